@@ -1,0 +1,37 @@
+"""What a user is told when something goes wrong: what happened, why, and what to do next."""
+
+
+class GlassformerError(Exception):
+    """One short block of three lines; `cli` prints it and exits with `exit_code`."""
+
+    exit_code = 1
+
+    def __init__(self, what: str, why: str, remedy: str) -> None:
+        super().__init__(what, why, remedy)
+        self.what, self.why, self.remedy = what, why, remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}\n  why:  {self.why}\n  next: {self.remedy}"
+
+
+class InputError(GlassformerError, ValueError):
+    """A tensor or an argument that a module cannot honour."""
+
+
+class SettingsError(GlassformerError, ValueError):
+    """Settings that are unknown, malformed or do not go together."""
+
+    exit_code = 2
+
+
+class MissingPackageError(GlassformerError, ImportError):
+    """An optional package that a command needs and that is not installed."""
+
+    exit_code = 2
+
+    def __init__(self, package: str, needed_for: str, extra: str) -> None:
+        super().__init__(
+            f"The package {package!r} is not installed.",
+            f"{needed_for} needs it, and nothing else does.",
+            f"pip install -c constraints.txt 'glassformer[{extra}]'",
+        )

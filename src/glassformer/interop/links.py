@@ -1,0 +1,60 @@
+"""Which rows of which parameter of ours are which rows of theirs.
+
+A converter lists its links once; copying either way, and comparing gradients, follow from them.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+ALL = slice(None)
+
+
+class Link(NamedTuple):
+    ours: Tensor
+    theirs: Tensor
+    our_rows: slice = ALL
+    their_rows: slice = ALL
+
+    def values(self) -> tuple[Tensor, Tensor]:
+        return self.ours.data[self.our_rows], self.theirs.data[self.their_rows]
+
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        ours, theirs = self.ours.grad, self.theirs.grad
+        assert ours is not None and theirs is not None, "gradients exist after backward()"
+        return ours[self.our_rows], theirs[self.their_rows]
+
+
+@torch.no_grad()
+def send(links: Iterable[Link], theirs: nn.Module) -> None:
+    """Our weights into their model; what they have and we have not (a bias) becomes zero."""
+    links = list(links)
+    linked = {id(link.theirs) for link in links}
+    for parameter in theirs.parameters():
+        if id(parameter) not in linked and parameter.requires_grad:
+            parameter.zero_()
+    for link in links:
+        our_values, their_values = link.values()
+        their_values.copy_(our_values)
+
+
+@torch.no_grad()
+def receive(links: Iterable[Link]) -> None:
+    """Their weights into our model."""
+    for link in links:
+        our_values, their_values = link.values()
+        our_values.copy_(their_values)
+
+
+def linear_links(ours: nn.Linear, theirs: nn.Linear, rows: slice = ALL) -> Iterable[Link]:
+    """A Linear of theirs, and the `rows` of ours that it is."""
+    yield Link(ours.weight, theirs.weight, our_rows=rows)
+    if ours.bias is not None and theirs.bias is not None:
+        yield Link(ours.bias, theirs.bias, our_rows=rows)
+
+
+def norm_links(ours: nn.Module, theirs: nn.LayerNorm) -> Iterable[Link]:
+    for mine, name in zip(ours.parameters(), ("weight", "bias"), strict=True):
+        yield Link(mine, getattr(theirs, name))

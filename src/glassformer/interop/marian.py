@@ -1,0 +1,120 @@
+"""Hugging Face's MarianMTModel: the same weights, for proof and for measuring."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.errors import InputError, MissingPackageError
+from glassformer.interop.links import Link, linear_links, norm_links, send
+from glassformer.model.attention import MultiHeadAttention
+from glassformer.model.feed_forward import FeedForward
+from glassformer.model.norm import LayerNorm
+from glassformer.model.positions import PositionalEncoding, sinusoids
+from glassformer.model.residual import PostNorm
+from glassformer.model.transformer import Transformer
+
+
+def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
+    """A MarianMTModel that computes what `model` does, for sentences of up to `max_length`.
+
+    Marian lays its sines and cosines in two halves where the paper interleaves them, so its table
+    of positions is replaced. Its attention has biases; where ours has none they are zero.
+    """
+    try:
+        from transformers import MarianConfig, MarianMTModel
+    except ImportError:
+        raise MissingPackageError("transformers", "A MarianMTModel", "peers") from None
+    _check(model)
+    encoder, decoder = model.encoder, model.decoder
+    layer: Any = encoder.layers[0]
+    d_model = encoder.embedding.weight.size(1)
+    theirs = MarianMTModel(
+        MarianConfig(
+            vocab_size=encoder.embedding.weight.size(0),
+            decoder_vocab_size=decoder.embedding.weight.size(0),
+            share_encoder_decoder_embeddings=encoder.embedding is decoder.embedding,
+            tie_word_embeddings=model.output.weight is decoder.embedding.weight,
+            d_model=d_model,
+            encoder_layers=len(encoder.layers),
+            decoder_layers=len(decoder.layers),
+            encoder_attention_heads=layer.self_attention.n_heads,
+            decoder_attention_heads=layer.self_attention.n_heads,
+            encoder_ffn_dim=layer.feed_forward.expand.out_features,
+            decoder_ffn_dim=layer.feed_forward.expand.out_features,
+            activation_function="relu",
+            scale_embedding=True,
+            max_position_embeddings=max_length,
+            dropout=layer.self_attention_residual.dropout.p,
+            attention_dropout=layer.self_attention.dropout,
+            activation_dropout=layer.feed_forward.dropout.p,
+            pad_token_id=model.pad_id,
+            bos_token_id=2,
+            eos_token_id=3,
+            decoder_start_token_id=2,
+            forced_eos_token_id=None,
+            attn_implementation="sdpa",
+        )
+    )
+    theirs.to(encoder.embedding.weight.dtype).train(model.training)
+    send(marian_links(model, theirs), theirs)
+    table = sinusoids(torch.arange(max_length), d_model)
+    for stack in (theirs.model.encoder, theirs.model.decoder):
+        stack.embed_positions.weight.data.copy_(table)
+    return theirs
+
+
+def marian_links(ours: Transformer, theirs: Any) -> Iterable[Link]:
+    pairs = ((ours.encoder, theirs.model.encoder), (ours.decoder, theirs.model.decoder))
+    for mine, other in pairs:
+        yield Link(mine.embedding.weight, other.embed_tokens.weight)
+        for my_layer, other_layer in zip(mine.layers, other.layers, strict=True):
+            yield from _layer_links(my_layer, other_layer)
+    yield Link(ours.output.weight, theirs.lm_head.weight)
+
+
+def _layer_links(ours: Any, theirs: Any) -> Iterable[Link]:
+    sublayers = [("self_attention", "self_attn")]
+    if hasattr(theirs, "encoder_attn"):
+        sublayers.append(("cross_attention", "encoder_attn"))
+    for mine, other in sublayers:
+        yield from _attention_links(getattr(ours, mine), getattr(theirs, other))
+        residual = getattr(ours, f"{mine}_residual")
+        yield from norm_links(residual.norm, getattr(theirs, f"{other}_layer_norm"))
+    yield from linear_links(ours.feed_forward.expand, theirs.fc1)
+    yield from linear_links(ours.feed_forward.contract, theirs.fc2)
+    yield from norm_links(ours.feed_forward_residual.norm, theirs.final_layer_norm)
+
+
+def _attention_links(ours: MultiHeadAttention, theirs: Any) -> Iterable[Link]:
+    d = theirs.embed_dim
+    q, kv = (ours.q, ours.kv) if ours.cross else (ours.qkv, ours.qkv)
+    first = 0 if ours.cross else d
+    yield from linear_links(q, theirs.q_proj, slice(0, d))
+    yield from linear_links(kv, theirs.k_proj, slice(first, first + d))
+    yield from linear_links(kv, theirs.v_proj, slice(first + d, first + 2 * d))
+    yield from linear_links(ours.output, theirs.out_proj)
+
+
+def _check(model: Transformer) -> None:
+    layer: Any = model.encoder.layers[0]
+    needs: dict[str, tuple[nn.Module, type]] = {
+        "post-norm residuals": (layer.self_attention_residual, PostNorm),
+        "layer-norm": (layer.self_attention_residual.norm, LayerNorm),
+        "a relu feed-forward": (layer.feed_forward, FeedForward),
+        "sinusoidal positions": (model.encoder.positions, PositionalEncoding),
+    }
+    for what, (module, kind) in needs.items():
+        if type(module) is not kind:
+            _refuse(f"{type(module).__name__} cannot be written as a MarianMTModel.", what)
+    if layer.self_attention.n_kv_heads != layer.self_attention.n_heads:
+        _refuse("Grouped queries cannot be written as a MarianMTModel.", "n_kv_heads = n_heads")
+
+
+def _refuse(what: str, needed: str) -> None:
+    raise InputError(
+        what,
+        f"Marian is the paper's architecture; it has {needed}.",
+        "Build the model from vaswani2017-base or with its choices.",
+    )

@@ -1,0 +1,228 @@
+"""Attention (§3.2), top to bottom: Equation 1, the same in one fused kernel, and many heads of it.
+
+A kernel is a function (q, k, v, mask, bias, dropout_p, scale) -> (output, weights or None).
+`MultiHeadAttention` is given one and does not ask which.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import sqrt
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import InputError
+from glassformer.model.cache import KeyValueCache
+from glassformer.model.dropout import check_probability, dropout
+from glassformer.model.masks import check_mask
+
+Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def scaled_dot_product_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Tensor | None = None,
+    bias: Float[Tensor, "*b H T S"] | None = None,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B H T S"]]:
+    """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V: Equation 1, and its weights before dropout.
+
+    `k` and `v` may have fewer heads than `q` (G, a divisor of H); neighbouring heads share them.
+    A query that may attend nowhere gets zeros.
+    """
+    check_mask(mask, q, k)
+    k, v = (x.repeat_interleave(q.size(1) // x.size(1), dim=1) for x in (k, v))
+    scores = q @ k.transpose(-2, -1) * (1 / sqrt(q.size(-1)) if scale is None else scale)
+    if bias is not None:
+        scores = scores + bias
+    if mask is not None:  # the lowest finite value, not -inf: no NaN even where all is masked
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=-1)
+    if mask is not None:
+        weights = weights.masked_fill(~mask, 0.0)
+    return dropout(weights, dropout_p) @ v, weights
+
+
+def fused_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Tensor | None = None,
+    bias: Float[Tensor, "*b H T S"] | None = None,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+) -> tuple[Float[Tensor, "B H T K"], None]:
+    """Equation 1 through torch's fused (flash) kernel: the same output, memory linear in T + S.
+
+    The weights never exist as a tensor, so there are none to return.
+    """
+    check_mask(mask, q, k)
+    if bias is not None:
+        bias = bias.to(q.dtype).expand(q.size(0), -1, -1, -1)
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+    output = F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=mask,
+        dropout_p=dropout_p,
+        scale=scale,
+        enable_gqa=q.size(1) != k.size(1),
+    )
+    return output, None
+
+
+class Kernel(Protocol):
+    def __call__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        dropout_p: float = 0.0,
+        scale: float | None = None,
+    ) -> tuple[Tensor, Tensor | None]: ...
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head_1, …, head_H) W^O  (§3.2.2)
+    where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
+
+    `n_kv_heads` keys and values serve `n_heads` queries: equal is the paper's attention (MHA),
+    1 is multi-query (MQA), a divisor between is grouped-query (GQA). Self-attention reads one
+    input, so W^Q, W^K and W^V are packed into one product; with `cross=True` queries read `x`,
+    keys and values read `memory`, and there are two.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int | None = None,
+        *,
+        cross: bool = False,
+        bias: bool = False,
+        dropout: float = 0.0,
+        scale: float | None = None,
+        kernel: Kernel = fused_attention,
+    ) -> None:
+        super().__init__()
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        _check_heads(d_model, n_heads, n_kv_heads)
+        self.n_heads, self.n_kv_heads, self.cross = n_heads, n_kv_heads, cross
+        self.d_k = d_model // n_heads
+        self.dropout, self.scale, self.kernel = check_probability(dropout), scale, kernel
+        kv_width = 2 * n_kv_heads * self.d_k
+        if cross:
+            self.q = nn.Linear(d_model, d_model, bias)
+            self.kv = nn.Linear(d_model, kv_width, bias)
+        else:
+            self.qkv = nn.Linear(d_model, d_model + kv_width, bias)
+        self.output = nn.Linear(d_model, d_model, bias)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: Float[Tensor, "B S D"] | None = None,
+        mask: Tensor | None = None,
+        bias: Float[Tensor, "H T S"] | None = None,
+        rotate: Rotation | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        if self.cross:
+            q = self.split_heads(self.q(x))
+            k, v = self.keys_values(memory) if cache is None else cache.keys_values()
+        else:
+            widths = [self.n_heads, self.n_kv_heads, self.n_kv_heads]
+            q, k, v = self.split_heads(self.qkv(x)).split(widths, dim=1)
+            if rotate is not None:
+                q, k = rotate(q, k)
+            if cache is not None:
+                k, v = cache.append(k, v)
+        dropout_p = self.dropout if self.training else 0.0
+        heads, _ = self.kernel(q, k, v, mask, bias, dropout_p, self.scale)
+        return self.output(heads.transpose(1, 2).flatten(2))
+
+    def keys_values(
+        self, memory: Float[Tensor, "B S D"] | None
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """The keys and values of cross-attention: alike at every step, so made once per source."""
+        if memory is None:
+            raise InputError(
+                "Cross-attention was given neither memory nor a cache.",
+                "Its keys and values come from the encoder's output.",
+                "Pass memory=encoder(source), or build the decoder without cross-attention.",
+            )
+        k, v = self.split_heads(self.kv(memory)).chunk(2, dim=1)
+        return k, v
+
+    def split_heads(self, x: Float[Tensor, "B T W"]) -> Float[Tensor, "B h T K"]:
+        return x.unflatten(-1, (-1, self.d_k)).transpose(1, 2)
+
+
+def _check_heads(d_model: int, n_heads: int, n_kv_heads: int) -> None:
+    if n_heads < 1 or d_model % n_heads:
+        raise InputError(
+            f"d_model = {d_model} is not divisible by n_heads = {n_heads}.",
+            "Each head has width d_k = d_model / n_heads.",
+            f"Use n_heads from {divisors(d_model)}.",
+        )
+    if n_kv_heads < 1 or n_heads % n_kv_heads:
+        raise InputError(
+            f"n_heads = {n_heads} is not divisible by n_kv_heads = {n_kv_heads}.",
+            "Each key-value head serves n_heads / n_kv_heads query heads.",
+            f"Use n_kv_heads from {divisors(n_heads)}.",
+        )
+
+
+def divisors(n: int) -> list[int]:
+    return [i for i in range(1, n + 1) if n % i == 0]
+
+
+AttentionMaps = dict[str, list[Tensor]]
+
+
+@contextmanager
+def record_attention(model: nn.Module) -> Iterator[AttentionMaps]:
+    """Inside the block every attention of `model` uses the readable kernel and keeps its weights.
+
+        with record_attention(model) as maps:
+            model(source, target)
+        maps["decoder.layers.0.cross_attention"][0]        # (B, H, T, S), one entry per call
+
+    The weights are those before dropout; each row sums to 1, or to 0 if it may attend nowhere.
+    """
+    maps: AttentionMaps = {}
+    attentions = {n: m for n, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
+    kernels = {name: attention.kernel for name, attention in attentions.items()}
+    try:
+        for name, attention in attentions.items():
+            attention.kernel = _recording(maps.setdefault(name, []))
+        yield maps
+    finally:
+        for name, attention in attentions.items():
+            attention.kernel = kernels[name]
+
+
+def _recording(maps: list[Tensor]) -> Kernel:
+    def kernel(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        dropout_p: float = 0.0,
+        scale: float | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        output, weights = scaled_dot_product_attention(q, k, v, mask, bias, dropout_p, scale)
+        maps.append(weights.detach())
+        return output, weights
+
+    return kernel

@@ -1,0 +1,94 @@
+"""The key-value cache: what one decoding step need not compute again.
+
+Self-attention appends one step's keys and values to room set aside beforehand; cross-attention's
+are those of the source and are full from the start. Both follow a beam when it is reordered.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from glassformer.errors import InputError
+
+
+class KeyValueCache:
+    """Keys and values of one attention, (B, G, capacity, K) each, of which `length` are filled."""
+
+    def __init__(
+        self, k: Float[Tensor, "B G C K"], v: Float[Tensor, "B G C K"], length: int
+    ) -> None:
+        self.k, self.v, self.length = k, v, length
+
+    @classmethod
+    def full(cls, k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"]) -> "KeyValueCache":
+        return cls(k, v, k.size(2))
+
+    @classmethod
+    def empty(
+        cls, batch: int, heads: int, capacity: int, d_k: int, like: Tensor
+    ) -> "KeyValueCache":
+        """Room for `capacity` positions, of the dtype and on the device of `like`."""
+        k, v = (like.new_empty(batch, heads, capacity, d_k) for _ in range(2))
+        return cls(k, v, 0)
+
+    def append(
+        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """Write the new positions behind the old and give all of them."""
+        start, self.length = self.length, self.length + k.size(2)
+        if self.length > self.k.size(2):
+            raise InputError(
+                f"The cache has room for {self.k.size(2)} positions; {self.length} were asked for.",
+                "Its room is set aside once, before the first step.",
+                "Start it larger: start_cache(..., capacity=<longest output>).",
+            )
+        self.k[:, :, start : self.length] = k
+        self.v[:, :, start : self.length] = v
+        return self.keys_values()
+
+    def keys_values(self) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+
+    def reorder(self, rows: Int[Tensor, "R"]) -> None:
+        """Row r becomes what row `rows[r]` was; rows may repeat (a beam) or be absent (finished)."""
+        self.k, self.v = self._select(self.k, rows), self._select(self.v, rows)
+
+    def _select(self, x: Tensor, rows: Tensor) -> Tensor:
+        chosen = x.new_empty(rows.numel(), *x.shape[1:])
+        torch.index_select(  # only what is filled is worth copying
+            x[:, :, : self.length], 0, rows, out=chosen[:, :, : self.length]
+        )
+        return chosen
+
+
+@dataclass
+class LayerCache:
+    """What one decoder layer keeps."""
+
+    self_attention: KeyValueCache
+    cross_attention: KeyValueCache | None
+
+
+@dataclass
+class DecoderCache:
+    """What a decoder keeps between steps: one `LayerCache` per layer."""
+
+    layers: list[LayerCache]
+
+    @property
+    def length(self) -> int:
+        """How many target positions have been decoded."""
+        return self.layers[0].self_attention.length
+
+    def reorder(self, rows: Int[Tensor, "R"]) -> None:
+        for layer in self.layers:
+            layer.self_attention.reorder(rows)
+            if layer.cross_attention is not None:
+                layer.cross_attention.reorder(rows)
+
+    @property
+    def n_bytes(self) -> int:
+        caches = [c for layer in self.layers for c in (layer.self_attention, layer.cross_attention)]
+        return sum(c.k.nbytes + c.v.nbytes for c in caches if c is not None)

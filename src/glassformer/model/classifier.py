@@ -1,0 +1,70 @@
+"""Heads on the encoder: one label for the text, or one for each token."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from glassformer.model.dropout import Dropout
+from glassformer.model.encoder import TransformerEncoder
+from glassformer.model.masks import padding_mask
+
+Pooling = Callable[[Tensor, Tensor], Tensor]
+
+
+def mean_pool(x: Float[Tensor, "B S D"], real: Bool[Tensor, "b 1 1 S"]) -> Float[Tensor, "B D"]:
+    """The mean over real tokens; zeros if there are none."""
+    weights = real[:, 0, 0, :, None].to(x.dtype)
+    return (x * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def first_pool(x: Float[Tensor, "B S D"], real: Bool[Tensor, "b 1 1 S"]) -> Float[Tensor, "B D"]:
+    """The first token, which training makes a summary."""
+    return x[:, 0]
+
+
+def max_pool(x: Float[Tensor, "B S D"], real: Bool[Tensor, "b 1 1 S"]) -> Float[Tensor, "B D"]:
+    """The largest value of each feature over real tokens; zeros if there are none."""
+    real = real[:, 0, 0, :, None]
+    largest = x.masked_fill(~real, torch.finfo(x.dtype).min).amax(1)
+    return largest.masked_fill(~real.any(1), 0.0)
+
+
+class TransformerClassifier(nn.Module):
+    """Encoder, pooling, dropout, one linear layer: logits over the classes."""
+
+    def __init__(
+        self,
+        encoder: TransformerEncoder,
+        output: nn.Linear,
+        pool: Pooling = mean_pool,
+        dropout: float = 0.0,
+        pad_id: int = 0,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.output, self.pool, self.pad_id = encoder, output, pool, pad_id
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B C"]:
+        mask = padding_mask(ids, self.pad_id) if mask is None else mask
+        return self.output(self.dropout(self.pool(self.encoder(ids, mask), mask)))
+
+
+class TransformerTagger(nn.Module):
+    """Encoder, dropout, one linear layer at every position: logits for each token."""
+
+    def __init__(
+        self,
+        encoder: TransformerEncoder,
+        output: nn.Linear,
+        dropout: float = 0.0,
+        pad_id: int = 0,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.output, self.pad_id = encoder, output, pad_id
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B S C"]:
+        mask = padding_mask(ids, self.pad_id) if mask is None else mask
+        return self.output(self.dropout(self.encoder(ids, mask)))

@@ -1,0 +1,52 @@
+"""Token ids to vectors (§3.4)."""
+
+from math import sqrt
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import InputError
+
+
+class TokenEmbedding(nn.Module):
+    """A row of the table per id, times √d_model.
+
+    The table may also be the output projection's (§3.4), which wants it small; the factor brings
+    the input back to the size of the positions that are added to it.
+    """
+
+    def __init__(self, vocab_size: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
+        self.scale = sqrt(d_model)
+
+    def forward(self, ids: Tensor) -> Float[Tensor, "B T D"]:
+        check_ids(ids, self.weight.size(0))
+        return F.embedding(ids, self.weight) * self.scale
+
+
+def check_ids(ids: Tensor, vocab_size: int) -> None:
+    if ids.dim() != 2 or ids.is_floating_point() or ids.dtype == torch.bool:
+        raise InputError(
+            f"The token ids have shape {tuple(ids.shape)} and dtype {ids.dtype}.",
+            "They are integers of shape (batch, length).",
+            "Pass ids.long(), and ids[None] for a single sentence.",
+        )
+    if ids.size(1) == 0:
+        raise InputError(
+            f"The token ids have shape {tuple(ids.shape)}: the sequence is empty.",
+            "Attention needs at least one token to attend to.",
+            "Give an empty sentence its end-of-sentence token, or leave it out of the batch.",
+        )
+    if torch.compiler.is_compiling() or ids.numel() == 0:  # values are not known to a compiler
+        return
+    low, high = ids.aminmax()
+    if low < 0 or high >= vocab_size:
+        raise InputError(
+            f"Token id {int(low if low < 0 else high)} is outside the vocabulary.",
+            f"The model has {vocab_size} entries: ids run from 0 to {vocab_size - 1}.",
+            "Use the tokenizer that was trained with this model, or build it with a larger "
+            "vocab_size.",
+        )

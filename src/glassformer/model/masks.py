@@ -1,0 +1,69 @@
+"""Who may attend to whom.
+
+A mask is boolean, `True` = may attend, of shape (B or 1, 1, T or 1, S). It is made here once per
+batch and handed down as an argument. Masks combine with `&`:
+
+    padding_mask(ids) & causal_mask(ids.size(1))      what a decoder sees: `target_mask(ids)`
+"""
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from glassformer.errors import InputError
+
+
+def padding_mask(ids: Tensor, pad_id: int = 0) -> Bool[Tensor, "B 1 1 S"]:
+    """Every query may attend to every real token, none to padding."""
+    return (ids != pad_id)[:, None, None, :]
+
+
+def causal_mask(
+    length: int, past: int = 0, device: torch.device | None = None
+) -> Bool[Tensor, "1 1 T S"]:
+    """Position i may attend to j ≤ i (§3.2.3). `past` keys come before the first query: a cache."""
+    queries = torch.arange(past, past + length, device=device)
+    keys = torch.arange(past + length, device=device)
+    return (keys <= queries[:, None])[None, None]
+
+
+def target_mask(ids: Tensor, pad_id: int = 0) -> Bool[Tensor, "B 1 T T"]:
+    """Position i may attend to the real tokens among j ≤ i."""
+    return padding_mask(ids, pad_id) & causal_mask(ids.size(1), device=ids.device)
+
+
+def check_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> None:
+    """Refuse a mask that would be broadcast over the wrong axis: it would train quietly and badly.
+
+    Keys are never broadcast, so a padding mask laid along the queries (B, 1, S, 1) cannot pass.
+    """
+    if mask is None:
+        return
+    (batch, _, queries, _), keys = q.shape, k.size(2)
+    rule = f"(batch or 1, 1, query or 1, key) = ({batch} or 1, 1, {queries} or 1, {keys})"
+    if mask.dtype != torch.bool:
+        raise InputError(
+            f"The attention mask has dtype {mask.dtype}, shape {tuple(mask.shape)}.",
+            "A mask is boolean, True = may attend; a float mask may mean either thing.",
+            "Pass mask.bool(), or `mask == 0` if yours holds 0 and -inf.",
+        )
+    if mask.dim() != 4:
+        raise InputError(
+            f"The attention mask has shape {tuple(mask.shape)}, {mask.dim()} dimensions.",
+            f"It needs 4, {rule}: fewer would be broadcast over an axis of torch's choice.",
+            "Make it with padding_mask(ids), causal_mask(length) or both joined by `&`.",
+        )
+    fits = (
+        mask.size(0) in (1, batch)
+        and mask.size(1) == 1
+        and mask.size(2) in (1, queries)
+        and mask.size(3) == keys
+    )
+    if not fits:
+        raise InputError(
+            f"The attention mask has shape {tuple(mask.shape)}, the scores "
+            f"{(batch, q.size(1), queries, keys)}.",
+            f"A mask has shape {rule}.",
+            "Make it from the ids of the keys: padding_mask(ids), and causal_mask(length, past) "
+            "for a decoder.",
+        )

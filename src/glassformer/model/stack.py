@@ -1,0 +1,65 @@
+"""What encoder and decoder share: tokens placed, layers run one after the other, a last norm."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from glassformer.errors import InputError
+from glassformer.model.attention import Rotation
+from glassformer.model.dropout import Dropout
+from glassformer.model.embedding import TokenEmbedding
+from glassformer.model.positions import NoPositions
+
+
+class Stack(nn.Module):
+    """N layers over embedded tokens.
+
+    `activation_checkpointing` keeps only what goes into each layer and computes the inside again
+    on the way back: memory for time, the same gradients.
+    """
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        positions: NoPositions,
+        layers: Iterable[nn.Module],
+        final_norm: nn.Module | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.embedding, self.positions = embedding, positions
+        self.layers = nn.ModuleList(layers)
+        if not self.layers:
+            raise InputError(
+                "A stack was given no layers.",
+                "An encoder or decoder is one or more layers.",
+                "Pass at least one layer.",
+            )
+        self.final_norm = nn.Identity() if final_norm is None else final_norm
+        self.dropout = Dropout(dropout)
+        self.activation_checkpointing = False
+
+    def embed(self, ids: Tensor, positions: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        """Dropout(Embedding(ids) + PE): the bottom of Figure 1."""
+        return self.dropout(self.positions.embed(self.embedding(ids), positions))
+
+    def geometry(
+        self, q_positions: Int[Tensor, "T"], k_positions: Int[Tensor, "S"]
+    ) -> tuple[Rotation, Tensor | None]:
+        """What the positions do to self-attention, the same in every layer: a rotation and a bias.
+
+        Keys are rotated before they are cached, so only the new ones, at the queries' positions.
+        """
+        rotate = partial(self.positions.rotate, q_positions=q_positions, k_positions=q_positions)
+        return rotate, self.positions.bias(q_positions, k_positions)
+
+    def run(self, layer: nn.Module, *args: Any) -> Float[Tensor, "B T D"]:
+        if self.activation_checkpointing and self.training and torch.is_grad_enabled():
+            output: Tensor = checkpoint(layer, *args, use_reentrant=False)
+            return output
+        return layer(*args)

@@ -1,0 +1,14 @@
+"""Under pytest, and only there, every shape annotation of the package is checked as it runs."""
+
+import pytest
+from jaxtyping import install_import_hook
+
+install_import_hook("glassformer", "beartype.beartype")
+
+import torch  # noqa: E402  (the hook must come before anything that imports the package)
+
+
+@pytest.fixture(autouse=True)
+def _reproducible() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
