@@ -1,9 +1,9 @@
-"""Under pytest, and only there, every shape annotation of the package is checked as it runs."""
+"""Under pytest, and only there, every shape annotation of the model is checked as it runs."""
 
 import pytest
 from jaxtyping import install_import_hook
 
-install_import_hook("glassformer", "beartype.beartype")
+install_import_hook("glassformer.model", "beartype.beartype")
 
 import torch  # noqa: E402  (the hook must come before anything that imports the package)
 

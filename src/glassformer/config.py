@@ -1,6 +1,7 @@
 """Typed, frozen settings, the presets, and TOML in and out. No torch: settings are plain data."""
 
 import tomllib
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
@@ -56,7 +57,7 @@ def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str
         return (
             f"Unknown setting {name!r}",
             "a misspelt setting would be ignored without a word, so none is",
-            f"did you mean {near!r}? Valid names: {', '.join(names)}",
+            f"did you mean {near!r}?",
         )
     return (
         f"{name} = {error['input']!r}",
@@ -145,3 +146,16 @@ def preset(name: str, **changes: Any) -> ModelSettings:
             f"Did you mean {near!r}?",
         )
     return PRESETS[name].replace(**changes)
+
+
+def parse_changes(changes: Sequence[str]) -> dict[str, str]:
+    """`name=value` arguments of a command line; the settings turn the text into what they need."""
+    parsed = dict(change.partition("=")[::2] for change in changes)
+    malformed = [change for change in changes if "=" not in change]
+    if malformed:
+        raise SettingsError(
+            f"{malformed[0]!r} is not a change of a setting.",
+            "A change is name=value, without spaces.",
+            "For example n_heads=8.",
+        )
+    return parsed

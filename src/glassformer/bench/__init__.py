@@ -1,0 +1,1 @@
+"""Speed and memory, side by side with peers: ratios from one run, contenders interleaved."""

@@ -7,7 +7,7 @@ A kernel is a function (q, k, v, mask, bias, dropout_p, scale) -> (output, weigh
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import sqrt
-from typing import Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,7 @@ from glassformer.model.cache import KeyValueCache
 from glassformer.model.dropout import check_probability, dropout
 from glassformer.model.masks import check_mask
 
+Kernel = Callable[..., tuple[Tensor, Tensor | None]]
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -76,19 +77,6 @@ def fused_attention(
         enable_gqa=q.size(1) != k.size(1),
     )
     return output, None
-
-
-class Kernel(Protocol):
-    def __call__(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        dropout_p: float = 0.0,
-        scale: float | None = None,
-    ) -> tuple[Tensor, Tensor | None]: ...
 
 
 class MultiHeadAttention(nn.Module):
@@ -212,16 +200,8 @@ def record_attention(model: nn.Module) -> Iterator[AttentionMaps]:
 
 
 def _recording(maps: list[Tensor]) -> Kernel:
-    def kernel(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None = None,
-        bias: Tensor | None = None,
-        dropout_p: float = 0.0,
-        scale: float | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        output, weights = scaled_dot_product_attention(q, k, v, mask, bias, dropout_p, scale)
+    def kernel(*args: Any) -> tuple[Tensor, Tensor]:
+        output, weights = scaled_dot_product_attention(*args)
         maps.append(weights.detach())
         return output, weights
 

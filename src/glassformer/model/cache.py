@@ -52,7 +52,7 @@ class KeyValueCache:
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
     def reorder(self, rows: Int[Tensor, "R"]) -> None:
-        """Row r becomes what row `rows[r]` was; rows may repeat (a beam) or be absent (finished)."""
+        """Row r becomes what row `rows[r]` was; rows may repeat (beam) or be absent (finished)."""
         self.k, self.v = self._select(self.k, rows), self._select(self.v, rows)
 
     def _select(self, x: Tensor, rows: Tensor) -> Tensor:

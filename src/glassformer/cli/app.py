@@ -1,0 +1,52 @@
+"""The application: its verbs, what it says without arguments, and what it says of errors."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from glassformer import __version__
+from glassformer.cli import bench, describe
+from glassformer.errors import GlassformerError
+
+EXAMPLES = f"""\
+Glassformer {__version__}: the Transformer from scratch, to read, to trust, to use.
+
+  glassformer describe tiny                     parts, shapes, parameters and FLOPs of a preset
+  glassformer describe modern n_kv_heads=1      the same with a setting changed
+  glassformer bench model                       speed and memory beside torch's and Hugging Face's
+
+  glassformer --help                            every command
+"""
+
+app = typer.Typer(
+    help="The Transformer from scratch: to read, to trust, to use on a CPU.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("describe")(describe.describe)
+app.add_typer(bench.app, name="bench", help="Measure speed and memory side by side with peers.")
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+    elif context.invoked_subcommand is None:
+        print(EXAMPLES, end="")
+
+
+def main() -> None:
+    """Exit codes: 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C."""
+    try:
+        app(prog_name="glassformer")
+    except GlassformerError as error:
+        if "--debug" in sys.argv:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,66 @@
+"""`glassformer bench`: speed and memory, as a table and as JSON."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from glassformer.cli.progress import progress
+
+if TYPE_CHECKING:
+    from glassformer.bench.harness import Report
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def bench() -> None:
+    """Every bench runs its contenders in turns and ends with its worst ratio to the best peer."""
+
+
+@app.command()
+def model(
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 7,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
+        "results/bench_model.json"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Toy sizes in seconds: a test of the bench itself.")
+    ] = False,
+) -> None:
+    """The whole model beside nn.Transformer and Marian; attention's cost against length."""
+    import torch
+
+    from glassformer.bench.model import Plan, bench_model
+
+    torch.set_num_threads(threads)
+    plan = Plan.quick() if quick else Plan(rounds=rounds)
+    command = f"glassformer bench model --rounds {rounds} --threads {threads}"
+    with progress("measuring", plan.steps) as tick:
+        report = bench_model(plan, command + " --quick" * quick, tick)
+    show(report, output)
+
+
+def show(report: "Report", output: Path) -> None:
+    report.save(output)
+    console = Console(width=100, highlight=False)
+    for table in report.tables:
+        rich = RichTable(title=table.title, title_justify="left", title_style="bold")
+        for column, first in zip(table.columns, table.rows[0], strict=True):
+            rich.add_column(column, justify="left" if isinstance(first, str) else "right")
+        for row in table.rows:
+            rich.add_row(*map(_text, row))
+        console.print(rich)
+    for note in report.notes:
+        console.print(note)
+    console.print(f"written to {output}")
+    console.print(f"worst ratio: {report.worst_ratio:.2f}")
+
+
+def _text(cell: str | int | float) -> str:
+    return (
+        cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else f"{cell:.2f}"
+    )

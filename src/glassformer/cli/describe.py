@@ -1,0 +1,26 @@
+"""`glassformer describe`: what a preset is made of."""
+
+from typing import Annotated
+
+import typer
+
+from glassformer.config import PRESETS, parse_changes, preset
+
+
+def describe(
+    name: Annotated[str, typer.Argument(metavar="PRESET", help=f"One of {', '.join(PRESETS)}.")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Settings to change.")
+    ] = None,
+    length: Annotated[int, typer.Option(min=1, help="Positions that a token attends to.")] = 24,
+    toml: Annotated[bool, typer.Option("--toml", help="Print the settings instead.")] = False,
+) -> None:
+    """Print a preset's parts, shapes, parameters and FLOPs per token."""
+    settings = preset(name, **parse_changes(changes or []))
+    if toml:
+        print(settings.to_toml(), end="")
+        return
+    from glassformer.model.build import build
+    from glassformer.model.describe import describe
+
+    print(describe(build(settings), length))

@@ -1,0 +1,78 @@
+"""The command line as a newcomer meets it: run for real, in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import glassformer
+from glassformer.config import PRESETS, ModelSettings
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "glassformer", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def test_without_arguments_it_shows_worked_examples() -> None:
+    result = run()
+    assert result.returncode == 0
+    assert "glassformer describe tiny" in result.stdout
+    assert "glassformer bench model" in result.stdout
+
+
+def test_it_tells_its_version() -> None:
+    assert run("--version").stdout.strip() == glassformer.__version__
+
+
+def test_describe_prints_the_table_of_the_built_model() -> None:
+    result = run("describe", "tiny", "n_kv_heads=1", "--length", "7")
+    expected = glassformer.describe(glassformer.build("tiny", n_kv_heads=1), 7)
+    assert result.stdout.strip() == str(expected)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_describe_prints_settings_that_read_back(name: str) -> None:
+    result = run("describe", name, "--toml")
+    assert ModelSettings.from_toml(result.stdout) == PRESETS[name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["describe", "tinny"], "Did you mean 'tiny'?"),
+        (["describe", "tiny", "n_head=8"], "did you mean 'n_heads'?"),
+        (["describe", "tiny", "n_heads"], "name=value"),
+        (["describe", "tiny", "n_heads=3"], "n_heads = 3 does not go with d_model = 128"),
+        (["describe", "tiny", "n_heads=many"], "n_heads = 'many'"),
+        (["descr"], "No such command"),
+        (["describe", "tiny", "--length", "0"], "--length"),
+        (["bench", "model", "--rounds", "0"], "--rounds"),
+    ],
+)
+def test_a_wrong_command_line_gets_one_block_and_exit_code_2(
+    arguments: list[str], said: str
+) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_debug_shows_the_traceback() -> None:
+    result = run("--debug", "describe", "tinny")
+    assert "Traceback" in result.stderr
+
+
+def test_bench_model_ends_with_its_worst_ratio_and_writes_its_figures(tmp_path: Path) -> None:
+    result = run("bench", "model", "--quick", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    report = json.loads((tmp_path / "results/bench_model.json").read_text())
+    assert result.stdout.splitlines()[-1] == f"worst ratio: {report['worst_ratio']:.2f}"
+    assert report["worst_ratio"] == min(report["ratios"].values())
+    assert report["command"].startswith("glassformer bench model")
+    assert report["machine"]["torch"]
+    assert str(tmp_path) not in json.dumps(report)

@@ -1,0 +1,90 @@
+"""The rooms of the package import from the rooms before them, never after: DESIGN's table, held."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import glassformer
+
+PACKAGE = Path(glassformer.__file__).parent
+GROUND = {"errors", "config"}
+
+# What each room may import from the others, in the order in which data flows.
+MAY_IMPORT = {
+    "errors": set(),
+    "config": {"errors"},
+    "data": GROUND,
+    "model": {"errors"},
+    "model/build.py": GROUND,
+    "checkpoint": GROUND | {"data", "model"},
+    "train": GROUND | {"data", "model", "checkpoint"},
+    "decode": GROUND | {"model"},
+    "quantize": GROUND | {"model", "checkpoint"},
+    "pipeline": GROUND | {"data", "model", "checkpoint", "decode", "quantize"},
+    "pretrained": GROUND,
+    "evaluate": GROUND | {"data", "pipeline"},
+    "inspect": GROUND | {"model", "decode", "pipeline"},
+    "lab": GROUND | {"data", "model", "train", "decode", "inspect"},
+    "serve": GROUND | {"pipeline", "inspect"},
+}
+BEHIND_ALL = {"bench", "interop", "cli"}  # may use everything; `cli` alone may use them
+FROM_SCRATCH = {"model", "train", "decode", "quantize", "pipeline"}
+
+
+def files() -> list[Path]:
+    return sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            yield node.module or ""
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def rooms_imported(path: Path) -> set[str]:
+    names = [name.split(".") for name in imports(path)]
+    rooms = {parts[1] for parts in names if parts[0] == "glassformer" and len(parts) > 1}
+    existing = {room_of(other) for other in files()}
+    return (rooms & existing) - {room_of(path)}
+
+
+@pytest.mark.parametrize("path", [p for p in files() if p.name not in ("__main__.py",)], ids=str)
+def test_a_file_imports_only_from_rooms_before_its_own(path: Path) -> None:
+    room = room_of(path)
+    if path == Path("__init__.py"):
+        return  # the public names, which may come from any room
+    if room in BEHIND_ALL:
+        assert room == "cli" or "cli" not in rooms_imported(path)
+        return
+    assert room in MAY_IMPORT, f"{room} is a new room: say here what it may import"
+    allowed = MAY_IMPORT.get(path.as_posix(), MAY_IMPORT[room])
+    assert rooms_imported(path) <= allowed
+
+
+@pytest.mark.parametrize("path", [p for p in files() if room_of(p) in GROUND], ids=str)
+def test_settings_and_errors_do_without_torch(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & {"torch", "numpy"}
+
+
+@pytest.mark.parametrize("path", [p for p in files() if room_of(p) == "model"], ids=str)
+def test_the_model_touches_no_files(path: Path) -> None:
+    assert not {name.split(".")[0] for name in imports(path)} & {"os", "io", "pathlib", "json"}
+
+
+@pytest.mark.parametrize("path", [p for p in files() if room_of(p) in FROM_SCRATCH], ids=str)
+def test_the_architecture_is_ours(path: Path) -> None:
+    tree = ast.parse((PACKAGE / path).read_text())
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    ready_made = {n for n in used if n.startswith("Transformer") or n.startswith("MultiheadAtt")}
+    assert not ready_made
+    assert not {n.split(".")[0] for n in imports(path)} & {"transformers", "timm", "x_transformers"}
