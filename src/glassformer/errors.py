@@ -1,5 +1,8 @@
 """What a user is told when something goes wrong: what happened, why, and what to do next."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class GlassformerError(Exception):
     """One short block of three lines; `cli` prints it and exits with `exit_code`."""
@@ -24,6 +27,22 @@ class SettingsError(GlassformerError, ValueError):
     exit_code = 2
 
 
+class DataError(GlassformerError, ValueError):
+    """Text that cannot be read, found, fetched or understood."""
+
+    exit_code = 3
+
+
+class CheckpointError(GlassformerError, ValueError):
+    """A checkpoint that is damaged, incomplete, of another model, or cannot be written."""
+
+    exit_code = 4
+
+
+class TrainingError(GlassformerError, ArithmeticError):
+    """A training run that cannot go on, such as one whose loss is no longer a number."""
+
+
 class MissingPackageError(GlassformerError, ImportError):
     """An optional package that a command needs and that is not installed."""
 
@@ -35,3 +54,8 @@ class MissingPackageError(GlassformerError, ImportError):
             f"{needed_for} needs it, and nothing else does.",
             f"pip install -c constraints.txt 'glassformer[{extra}]'",
         )
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """The valid name that a misspelt one most likely means."""
+    return get_close_matches(name, list(names), n=1, cutoff=0.0)[0]

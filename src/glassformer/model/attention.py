@@ -41,7 +41,7 @@ def scaled_dot_product_attention(
     k, v = (x.repeat_interleave(q.size(1) // x.size(1), dim=1) for x in (k, v))
     scores = q @ k.transpose(-2, -1) * (1 / sqrt(q.size(-1)) if scale is None else scale)
     if bias is not None:
-        scores = scores + bias
+        scores = scores + bias.to(scores.dtype)
     if mask is not None:  # the lowest finite value, not -inf: no NaN even where all is masked
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)
@@ -128,6 +128,12 @@ class MultiHeadAttention(nn.Module):
             q = self.split_heads(self.q(x))
             k, v = self.keys_values(memory) if cache is None else cache.keys_values()
         else:
+            if memory is not None:
+                raise InputError(
+                    "Self-attention was given memory.",
+                    "It reads its keys and values from x; memory would be ignored.",
+                    "Build it with cross=True, or leave memory out.",
+                )
             widths = [self.n_heads, self.n_kv_heads, self.n_kv_heads]
             q, k, v = self.split_heads(self.qkv(x)).split(widths, dim=1)
             if rotate is not None:
@@ -186,6 +192,7 @@ def record_attention(model: nn.Module) -> Iterator[AttentionMaps]:
         maps["decoder.layers.0.cross_attention"][0]        # (B, H, T, S), one entry per call
 
     The weights are those before dropout; each row sums to 1, or to 0 if it may attend nowhere.
+    For looking, not for training: activation checkpointing would record each call twice.
     """
     maps: AttentionMaps = {}
     attentions = {n: m for n, m in model.named_modules() if isinstance(m, MultiHeadAttention)}

@@ -82,7 +82,9 @@ def check(s: ModelSettings) -> None:
     if s.positions == "rope" and s.d_model // s.n_heads % 2:
         why = "RoPE turns pairs of values, so a head needs an even width d_model / n_heads."
         even = [n for n in divisors(s.d_model) if s.d_model // n % 2 == 0]
-        _refuse(s, "n_heads", "positions", why, even)
+        if even:
+            _refuse(s, "n_heads", "positions", why, even)
+        _refuse(s, "positions", "d_model", why, ["sinusoidal", "alibi", "relative"])
     if s.source_vocab_size is not None and s.kind != "translator":
         why = "Only a translator has a source vocabulary; vocab_size is the one of the others."
         _refuse(s, "source_vocab_size", "kind", why, [None])
@@ -92,10 +94,14 @@ def check(s: ModelSettings) -> None:
     if s.max_distance is not None and not s.positions.startswith("relative"):
         why = "Only relative positions are clipped at a distance."
         _refuse(s, "positions", "max_distance", why, ["relative", "relative-bucketed"])
-    smallest = min(s.vocab_size, s.source_vocab_size or s.vocab_size)
-    if s.pad_id >= smallest:
-        why = f"Padding is a token: an id from 0 to {smallest - 1}."
-        _refuse(s, "pad_id", "vocab_size", why, [0])
+    if s.positions == "relative-bucketed" and s.max_distance is not None and s.max_distance <= 16:
+        why = "The nearest 16 distances have a bucket each; farther ones share the other buckets."
+        _refuse(s, "max_distance", "positions", why, [17, 128])
+    for vocabulary in ("vocab_size", "source_vocab_size"):
+        size = getattr(s, vocabulary)
+        if size is not None and s.pad_id >= size:
+            why = f"Padding is a token: an id from 0 to {size - 1}."
+            _refuse(s, "pad_id", vocabulary, why, [0])
 
 
 def _refuse(s: ModelSettings, name: str, other: str, why: str, valid: Sequence[object]) -> None:

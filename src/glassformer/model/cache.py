@@ -1,7 +1,8 @@
 """The key-value cache: what one decoding step need not compute again.
 
 Self-attention appends one step's keys and values to room set aside beforehand; cross-attention's
-are those of the source and are full from the start. Both follow a beam when it is reordered.
+are those of the source and are full from the start. Both follow a beam when it is reordered, which
+is done without gradients.
 """
 
 from dataclasses import dataclass
@@ -37,15 +38,16 @@ class KeyValueCache:
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         """Write the new positions behind the old and give all of them."""
-        start, self.length = self.length, self.length + k.size(2)
-        if self.length > self.k.size(2):
+        end = self.length + k.size(2)
+        if end > self.k.size(2):
             raise InputError(
-                f"The cache has room for {self.k.size(2)} positions; {self.length} were asked for.",
+                f"The cache has room for {self.k.size(2)} positions; {end} were asked for.",
                 "Its room is set aside once, before the first step.",
                 "Start it larger: start_cache(..., capacity=<longest output>).",
             )
-        self.k[:, :, start : self.length] = k
-        self.v[:, :, start : self.length] = v
+        self.k[:, :, self.length : end] = k
+        self.v[:, :, self.length : end] = v
+        self.length = end
         return self.keys_values()
 
     def keys_values(self) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from glassformer.errors import InputError
 from glassformer.model.dropout import Dropout
 from glassformer.model.encoder import TransformerEncoder
 from glassformer.model.masks import padding_mask
@@ -13,20 +14,30 @@ from glassformer.model.masks import padding_mask
 Pooling = Callable[[Tensor, Tensor], Tensor]
 
 
-def mean_pool(x: Float[Tensor, "B S D"], real: Bool[Tensor, "b 1 1 S"]) -> Float[Tensor, "B D"]:
+def _real_tokens(mask: Tensor) -> Bool[Tensor, "b S 1"]:
+    if mask.dim() != 4 or mask.size(2) != 1:
+        raise InputError(
+            f"The mask of a text to pool has shape {tuple(mask.shape)}.",
+            "Pooling needs to know which tokens are real: (batch, 1, 1, length).",
+            "Pass padding_mask(ids).",
+        )
+    return mask[:, 0, 0, :, None]
+
+
+def mean_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
     """The mean over real tokens; zeros if there are none."""
-    weights = real[:, 0, 0, :, None].to(x.dtype)
+    weights = _real_tokens(real).to(x.dtype)
     return (x * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
-def first_pool(x: Float[Tensor, "B S D"], real: Bool[Tensor, "b 1 1 S"]) -> Float[Tensor, "B D"]:
+def first_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
     """The first token, which training makes a summary."""
     return x[:, 0]
 
 
-def max_pool(x: Float[Tensor, "B S D"], real: Bool[Tensor, "b 1 1 S"]) -> Float[Tensor, "B D"]:
+def max_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
     """The largest value of each feature over real tokens; zeros if there are none."""
-    real = real[:, 0, 0, :, None]
+    real = _real_tokens(real)
     largest = x.masked_fill(~real, torch.finfo(x.dtype).min).amax(1)
     return largest.masked_fill(~real.any(1), 0.0)
 
@@ -47,8 +58,11 @@ class TransformerClassifier(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B C"]:
+        return self.output(self.features(ids, mask))
+
+    def features(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B D"]:
         mask = padding_mask(ids, self.pad_id) if mask is None else mask
-        return self.output(self.dropout(self.pool(self.encoder(ids, mask), mask)))
+        return self.dropout(self.pool(self.encoder(ids, mask), mask))
 
 
 class TransformerTagger(nn.Module):
@@ -66,5 +80,8 @@ class TransformerTagger(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B S C"]:
+        return self.output(self.features(ids, mask))
+
+    def features(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B S D"]:
         mask = padding_mask(ids, self.pad_id) if mask is None else mask
-        return self.output(self.dropout(self.encoder(ids, mask)))
+        return self.dropout(self.encoder(ids, mask))

@@ -17,11 +17,11 @@ def dropout(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
     On a CPU torch draws one random number per value and takes five times as long over it. Four
     values share a draw here. Compiled code fuses torch's own, so it gets that.
     """
-    if p == 0.0:
+    if check_probability(p) == 0.0:
         return x
     if torch.compiler.is_compiling():
         return F.dropout(x, p)
-    dropped = round(p * LEVELS)
+    dropped = min(round(p * LEVELS), LEVELS - 1)
     draws = torch.empty(-(-x.numel() // LANES), dtype=torch.int64, device=x.device)
     bits = draws.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
     keep = torch.ge(bits, dropped - LEVELS // 2, out=torch.empty_like(x, requires_grad=False))

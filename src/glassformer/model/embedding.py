@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.errors import InputError
+from glassformer.model.masks import check_id_shape
 
 
 class TokenEmbedding(nn.Module):
@@ -28,12 +29,7 @@ class TokenEmbedding(nn.Module):
 
 
 def check_ids(ids: Tensor, vocab_size: int) -> None:
-    if ids.dim() != 2 or ids.is_floating_point() or ids.dtype == torch.bool:
-        raise InputError(
-            f"The token ids have shape {tuple(ids.shape)} and dtype {ids.dtype}.",
-            "They are integers of shape (batch, length).",
-            "Pass ids.long(), and ids[None] for a single sentence.",
-        )
+    check_id_shape(ids)
     if ids.size(1) == 0:
         raise InputError(
             f"The token ids have shape {tuple(ids.shape)}: the sequence is empty.",

@@ -15,6 +15,7 @@ from glassformer.errors import InputError
 
 def padding_mask(ids: Tensor, pad_id: int = 0) -> Bool[Tensor, "B 1 1 S"]:
     """Every query may attend to every real token, none to padding."""
+    check_id_shape(ids)
     return (ids != pad_id)[:, None, None, :]
 
 
@@ -32,6 +33,15 @@ def target_mask(ids: Tensor, pad_id: int = 0) -> Bool[Tensor, "B 1 T T"]:
     return padding_mask(ids, pad_id) & causal_mask(ids.size(1), device=ids.device)
 
 
+def check_id_shape(ids: Tensor) -> None:
+    if ids.dim() != 2 or ids.dtype not in (torch.int32, torch.int64):
+        raise InputError(
+            f"The token ids have shape {tuple(ids.shape)} and dtype {ids.dtype}.",
+            "They are integers of shape (batch, length).",
+            "Pass ids.long(), and ids[None] for a single sentence.",
+        )
+
+
 def check_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> None:
     """Refuse a mask that would be broadcast over the wrong axis: it would train quietly and badly.
 
@@ -44,7 +54,8 @@ def check_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> None:
     if mask.dtype != torch.bool:
         raise InputError(
             f"The attention mask has dtype {mask.dtype}, shape {tuple(mask.shape)}.",
-            "A mask is boolean, True = may attend; a float mask may mean either thing.",
+            f"A mask is boolean, True = may attend, of shape {rule}; a float mask may mean "
+            "either thing.",
             "Pass mask.bool(), or `mask == 0` if yours holds 0 and -inf.",
         )
     if mask.dim() != 4:

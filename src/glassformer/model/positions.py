@@ -139,7 +139,8 @@ class AlibiBias(NoPositions):
 
     def __init__(self, n_heads: int) -> None:
         super().__init__()
-        self.register_buffer("slopes", torch.tensor(alibi_slopes(n_heads)), persistent=False)
+        slopes = torch.tensor(alibi_slopes(n_heads), dtype=torch.float64)
+        self.register_buffer("slopes", slopes, persistent=False)
 
     def bias(
         self, q_positions: Int[Tensor, "T"], k_positions: Int[Tensor, "S"]
@@ -203,6 +204,14 @@ class BucketedRelativeBias(LearnedBias):
         bidirectional: bool = True,
     ) -> None:
         super().__init__(n_heads, n_buckets)
+        exact = n_buckets // 4 if bidirectional else n_buckets // 2
+        if not 1 <= exact < max_distance:
+            raise InputError(
+                f"n_buckets = {n_buckets} does not go with max_distance = {max_distance}.",
+                f"Distances below {exact} have a bucket each here; those from there to "
+                "max_distance share the rest.",
+                f"Use max_distance > {exact} and at least 4 buckets.",
+            )
         self.n_buckets, self.max_distance = n_buckets, max_distance
         self.bidirectional = bidirectional
 

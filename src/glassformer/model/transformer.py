@@ -1,4 +1,8 @@
-"""Whole models with an output over the vocabulary: the Transformer, and a decoder on its own."""
+"""Whole models with an output over the vocabulary: the Transformer, and a decoder on its own.
+
+Every model is `output(features(...))`: what the last layer says of each position, and one product
+that turns it into logits. The softmax belongs to the loss or the search.
+"""
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -10,10 +14,7 @@ from glassformer.model.masks import padding_mask, target_mask
 
 
 class Transformer(nn.Module):
-    """Figure 1. `forward` gives logits; the softmax belongs to the loss or the search.
-
-    Masks are made from `pad_id` unless they are given.
-    """
+    """Figure 1. Masks are made from `pad_id` unless they are given."""
 
     def __init__(
         self,
@@ -32,10 +33,19 @@ class Transformer(nn.Module):
         source_mask: Tensor | None = None,
         target_mask: Tensor | None = None,
     ) -> Float[Tensor, "B T V"]:
+        return self.output(self.features(source, target, source_mask, target_mask))
+
+    def features(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+    ) -> Float[Tensor, "B T D"]:
         if source_mask is None:
             source_mask = padding_mask(source, self.pad_id)
         memory = self.encoder(source, source_mask)
-        return self.output(self.decode(target, memory, source_mask, target_mask))
+        return self.decode(target, memory, source_mask, target_mask)
 
     def decode(
         self,
@@ -45,7 +55,7 @@ class Transformer(nn.Module):
         mask: Tensor | None = None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """What `output` turns into logits."""
+        """The features of `target`; behind a `cache`, of the ids that follow it."""
         if mask is None and cache is None:
             mask = target_mask(target, self.pad_id)
         return self.decoder(target, memory, mask, memory_mask, cache)
@@ -61,6 +71,11 @@ class LanguageModel(nn.Module):
     def forward(
         self, ids: Tensor, mask: Tensor | None = None, cache: DecoderCache | None = None
     ) -> Float[Tensor, "B T V"]:
+        return self.output(self.features(ids, mask, cache))
+
+    def features(
+        self, ids: Tensor, mask: Tensor | None = None, cache: DecoderCache | None = None
+    ) -> Float[Tensor, "B T D"]:
         if mask is None and cache is None:
             mask = target_mask(ids, self.pad_id)
-        return self.output(self.decoder(ids, mask=mask, cache=cache))
+        return self.decoder(ids, mask=mask, cache=cache)

@@ -1,0 +1,109 @@
+"""What both stacks share: placing tokens, and computing a layer again instead of keeping it."""
+
+from collections import Counter
+from math import sqrt
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn import functional as F
+
+from glassformer.errors import InputError
+from glassformer.model.build import build
+from glassformer.model.decoder import TransformerDecoder
+from glassformer.model.embedding import TokenEmbedding
+from glassformer.model.encoder import TransformerEncoder
+from glassformer.model.positions import NoPositions, sinusoids
+from glassformer.model.stack import Stack
+
+V, D = 11, 8
+SOURCE = torch.tensor([[3, 5, 2, 9, 4], [7, 1, 6, 0, 0]])
+TARGET = torch.tensor([[1, 8, 10], [2, 4, 0]])
+
+
+def translator(**changes: object) -> nn.Module:
+    torch.manual_seed(1)
+    sizes = {"vocab_size": V, "d_model": D, "d_ff": 16, "encoder_layers": 4, "decoder_layers": 4}
+    return build("tiny", **sizes, **changes).double().train()
+
+
+def loss_of(model: nn.Module) -> Tensor:
+    torch.manual_seed(2)
+    return F.cross_entropy(model(SOURCE, TARGET).flatten(0, 1), TARGET.flatten())
+
+
+@pytest.mark.parametrize("positions", ["rope", "relative"])
+@pytest.mark.parametrize("attention", ["fused", "readable"])
+def test_checkpointing_changes_no_bit_of_loss_or_gradients_even_with_dropout(attention, positions):
+    drops = {"dropout": 0.3, "attention_dropout": 0.2, "feed_forward_dropout": 0.2}
+    results = []
+    for checkpointing in (False, True):
+        model = translator(
+            attention=attention,
+            positions=positions,
+            activation_checkpointing=checkpointing,
+            **drops,
+        )
+        loss = loss_of(model)
+        loss.backward()
+        results.append([loss, *(p.grad for p in model.parameters())])
+    assert all(map(torch.equal, *results))
+    assert any(gradient.abs().max() > 0 for gradient in results[0][1:])
+
+
+@pytest.mark.parametrize(
+    ("checkpointing", "training", "forwards"), [(True, True, 2), (False, True, 1), (True, False, 1)]
+)
+def test_checkpointing_computes_each_layer_again_and_only_in_training(
+    checkpointing, training, forwards
+):
+    model = translator(activation_checkpointing=checkpointing).train(training)
+    calls: Counter[str] = Counter()
+    for name, module in model.named_modules():
+        if name.endswith("feed_forward"):
+            module.register_forward_pre_hook(lambda *_, name=name: calls.update([name]))
+    loss_of(model).backward()
+    assert len(calls) == 8 and set(calls.values()) == {forwards}
+
+
+def saved_bytes(model: nn.Module) -> int:
+    """What autograd keeps for the way back, other than the weights."""
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = loss_of(model)
+    for parameter in model.parameters():
+        kept.pop(parameter.untyped_storage().data_ptr(), None)
+    assert loss.requires_grad  # alive until here, and with it every tensor that was kept
+    return sum(kept.values())
+
+
+def test_checkpointing_keeps_less():
+    # The layers' inputs are kept too, by the checkpoint itself: small beside what is inside.
+    inputs = sum(stack.nelement() * D * 8 * 4 for stack in (SOURCE, TARGET))
+    kept = saved_bytes(translator(activation_checkpointing=True)) + inputs
+    assert kept < saved_bytes(translator()) / 3
+
+
+@pytest.mark.parametrize("stack", [TransformerEncoder, TransformerDecoder])
+def test_a_stack_of_no_layers_is_refused(stack):
+    with pytest.raises(InputError, match="no layers") as caught:
+        stack(TokenEmbedding(V, D), NoPositions(), [])
+    assert "one or more layers" in caught.value.why
+    assert "at least one layer" in caught.value.remedy
+
+
+def test_tokens_are_embedded_placed_and_then_dropped():
+    stack: Stack = translator(dropout=0.5).encoder
+    positions = torch.arange(3, 8)
+    rows = stack.embedding.weight[SOURCE] * sqrt(D)
+    expected = rows + sinusoids(positions, D)
+    torch.testing.assert_close(stack.eval().embed(SOURCE, positions), expected, rtol=0, atol=1e-12)
+    ratio = stack.train().embed(SOURCE, positions) / expected
+    assert set(ratio.round(decimals=9).unique().tolist()) == {0.0, 2.0}
