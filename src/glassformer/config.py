@@ -2,13 +2,12 @@
 
 import tomllib
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glassformer.errors import SettingsError
+from glassformer.errors import SettingsError, nearest
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -20,7 +19,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
-    def of(cls, **values: Any) -> Self:
+    def of(cls, /, **values: Any) -> Self:
         """Settings from plain values; what is wrong with them in one block."""
         try:
             return cls.model_validate(values)
@@ -32,8 +31,13 @@ class Settings(BaseModel):
                 "; ".join(dict.fromkeys(remedy for _, _, remedy in problems)),
             ) from None
 
-    def replace(self, **changes: Any) -> Self:
-        return type(self).of(**{**self.model_dump(), **changes})
+    def replace(self, /, **changes: Any) -> Self:
+        """These settings with some changed; a section's changes leave the rest of it alone."""
+        values = self.model_dump()
+        for name, value in changes.items():
+            nested = isinstance(value, dict) and isinstance(values.get(name), dict)
+            values[name] = {**values[name], **value} if nested else value
+        return type(self).of(**values)
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
@@ -51,13 +55,16 @@ class Settings(BaseModel):
 
 
 def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str]:
-    name, names = ".".join(str(part) for part in error["loc"]), list(cls.model_fields)
+    *sections, key = map(str, error["loc"])
+    for section in sections:
+        inner = cls.model_fields[section].annotation if section in cls.model_fields else None
+        cls = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else cls
+    name, names = ".".join([*sections, key]), list(cls.model_fields)
     if error["type"] == "extra_forbidden":
-        near = get_close_matches(name, names, n=1, cutoff=0.0)[0]
         return (
             f"Unknown setting {name!r}",
             "a misspelt setting would be ignored without a word, so none is",
-            f"did you mean {near!r}?",
+            f"did you mean {'.'.join([*sections, nearest(key, names)])!r}?",
         )
     return (
         f"{name} = {error['input']!r}",
@@ -139,23 +146,103 @@ PRESETS: dict[str, ModelSettings] = {
 def preset(name: str, **changes: Any) -> ModelSettings:
     """A preset by name, with changes."""
     if name not in PRESETS:
-        near = get_close_matches(name, PRESETS, n=1, cutoff=0.0)[0]
         raise SettingsError(
             f"Unknown preset {name!r}.",
             f"The presets are {', '.join(PRESETS)}.",
-            f"Did you mean {near!r}?",
+            f"Did you mean {nearest(name, PRESETS)!r}?",
         )
     return PRESETS[name].replace(**changes)
 
 
-def parse_changes(changes: Sequence[str]) -> dict[str, str]:
-    """`name=value` arguments of a command line; the settings turn the text into what they need."""
-    parsed = dict(change.partition("=")[::2] for change in changes)
-    malformed = [change for change in changes if "=" not in change]
-    if malformed:
-        raise SettingsError(
-            f"{malformed[0]!r} is not a change of a setting.",
-            "A change is name=value, without spaces.",
-            "For example n_heads=8.",
-        )
+class DataSettings(Settings):
+    """Which text, in which subwords, in which batches."""
+
+    # "grammar" is embedded; a task of data/tasks.py is made up; "files" are the user's own;
+    # everything else is a named set.
+    name: str = "grammar"
+    source_language: str = "en"
+    target_language: str = "fr"
+    train: tuple[str, ...] = ()  # of "files": a path per side, or one TSV, CSV or JSONL
+    valid: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    skip_bad: bool = False
+    labels: tuple[str, ...] = ()  # of a classifier, found in its training text
+
+    examples: Count = 100_000  # of the grammar or a task
+    valid_examples: Count = 1_000  # the most that validation looks at
+    symbols: Count = 20  # of a task
+    longest: Count = 32  # of a task
+
+    subwords: Literal["bpe", "unigram"] = "bpe"
+    joint_vocabulary: bool = True
+    subword_sampling: Share = 0.0  # 0: every text is always split the same way
+    max_length: Count = 256  # subwords of a side; longer examples are left out and counted
+    batch_tokens: Count = 4_096  # cells of a batch on its longer side, padding counted
+
+
+class TrainSettings(Settings):
+    """How the weights are found."""
+
+    seed: Annotated[int, Field(ge=0)] = 1
+    threads: Count = 2
+    max_steps: Count = 10_000  # also where a falling schedule ends
+    max_minutes: Annotated[float, Field(gt=0)] | None = None
+
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3  # at the end of the warm-up
+    muon_rate: Annotated[float, Field(gt=0)] = 0.02  # of the matrices, with optimizer = "muon"
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+    beta1: Share = 0.9
+    beta2: Share = 0.98
+    schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
+    warmup: Annotated[int, Field(ge=0)] = 1_000
+    label_smoothing: Share = 0.1
+    accumulate: Count = 1  # batches of one update
+    clip: Annotated[float, Field(gt=0)] = 1.0
+    ema: Share = 0.0  # decay of an average of the weights, which is then what is validated
+    precision: Literal["fp32", "bf16"] = "fp32"
+    compile: bool = False
+    fully_shard: bool = False  # under torchrun: FSDP2 instead of DDP
+
+    log_every: Count = 50
+    validate_every: Count = 500
+    keep: Count = 3  # checkpoints besides the best
+    metric: Literal["loss", "bleu", "accuracy"] = "loss"
+    patience: Count | None = None  # validations without a better score before stopping
+    tensorboard: bool = False
+    attention_entropy: bool = False
+
+
+class RunSettings(Settings):
+    """A recipe: everything that decides a training run."""
+
+    model: ModelSettings = ModelSettings()
+    data: DataSettings = DataSettings()
+    train: TrainSettings = TrainSettings()
+
+
+def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
+    """`name=value` and `section.name=value` arguments of a command line, nested by section."""
+    parsed: dict[str, Any] = {}
+    for change in changes:
+        path, equals, value = change.partition("=")
+        if not equals:
+            raise SettingsError(
+                f"{change!r} is not a change of a setting.",
+                "A change is name=value, without spaces.",
+                "For example n_heads=8, or train.max_steps=1000 for a recipe.",
+            )
+        *sections, name = path.split(".")
+        place = parsed
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[name] = _toml_value(value)
     return parsed
+
+
+def _toml_value(text: str) -> Any:
+    """A number, a truth, a list as in TOML; anything else is text, and needs no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,1 @@
+"""Text in, batches out: corpora, the tokenizer, batching, and the embedded data sets."""

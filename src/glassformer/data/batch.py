@@ -1,0 +1,116 @@
+"""Examples to tensors: what goes into a model, and the label of each position that comes out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glassformer.data.batching import Indices
+from glassformer.data.ragged import Ragged
+from glassformer.data.tokenizer import BOS, EOS, PAD
+
+IGNORE = -100  # the label of a position that asks nothing, as torch's losses have it
+Ids = Sequence[int] | NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """model(*inputs) gives logits for `labels`."""
+
+    inputs: tuple[Tensor, ...]
+    labels: Tensor
+
+    @property
+    def n_labels(self) -> int:
+        return int((self.labels != IGNORE).sum())
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        """Cells of the inputs that hold a token, and all of them."""
+        return sum(int((x != PAD).sum()) for x in self.inputs), sum(x.numel() for x in self.inputs)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Tokenised examples of one kind of model, a `Ragged` per side.
+
+    translator       source and target       language-model   text
+    tagger           text and its labels     classifier       text and one label
+    """
+
+    kind: str
+    sides: tuple[Ragged, ...]
+    resample: Callable[[int, Indices, int], list[Ids]] | None = None  # (side, rows, seed): new ids
+
+    def __len__(self) -> int:
+        return len(self.sides[0])
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """A column per side that is padded, with the marks that `batch` adds."""
+        text = self.sides[:1] if self.kind == "classifier" else self.sides
+        marks = {"translator": 1, "language-model": 1, "classifier": 1, "tagger": 0}[self.kind]
+        return np.stack([side.lengths + marks for side in text], axis=1)
+
+    def batch(self, indices: Indices, seed: int = 0) -> Batch:
+        """The examples of `indices`; where subwords are drawn anew, by `seed`."""
+        columns: list[list[Ids]] = [[side[i] for i in indices.tolist()] for side in self.sides]
+        if self.resample is not None:
+            columns = [self.resample(i, indices, seed) for i in range(len(self.sides))]
+        return ASSEMBLE[self.kind](*columns)
+
+
+def _translation(source: list[Ids], target: list[Ids]) -> Batch:
+    """The encoder reads x </s>; the decoder reads <s> y and must say y </s>."""
+    inputs = pad([[*x, EOS] for x in source]), pad([[BOS, *y] for y in target])
+    return Batch(inputs, pad([[*y, EOS] for y in target], IGNORE))
+
+
+def _text(text: list[Ids]) -> Batch:
+    """A language model reads <s> y and must say y </s>."""
+    return Batch((pad([[BOS, *y] for y in text]),), pad([[*y, EOS] for y in text], IGNORE))
+
+
+def _labelled(text: list[Ids], label: list[Ids]) -> Batch:
+    """A classifier reads <s> x, where <s> is the place to sum up."""
+    return Batch((pad([[BOS, *x] for x in text]),), torch.tensor([int(y[0]) for y in label]))
+
+
+def _tagged(text: list[Ids], labels: list[Ids]) -> Batch:
+    """A tagger answers in place; PAD among its labels is a place without a question."""
+    answers = pad(labels)
+    return Batch((pad(text),), answers.masked_fill(answers == PAD, IGNORE))
+
+
+ASSEMBLE: dict[str, Callable[..., Batch]] = {
+    "translator": _translation,
+    "language-model": _text,
+    "classifier": _labelled,
+    "tagger": _tagged,
+}
+
+
+def pad(rows: Sequence[Ids], filler: int = PAD) -> Tensor:
+    """(rows, longest) with `filler` behind the shorter rows."""
+    padded = np.full((len(rows), max(len(row) for row in rows)), filler, np.int64)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return torch.from_numpy(padded)
+
+
+T = TypeVar("T")
+
+
+def prefetch(items: Iterator[T]) -> Iterator[T]:
+    """The same items, the next one made by a thread while the last is in use."""
+    end = object()
+    with ThreadPoolExecutor(1) as worker:
+        ahead = worker.submit(next, items, end)
+        while (item := ahead.result()) is not end:
+            ahead = worker.submit(next, items, end)
+            yield cast(T, item)

@@ -1,0 +1,271 @@
+"""Text in: parallel files, TSV, CSV and JSON lines, gzipped or not, one row at a time.
+
+No row is lost in silence. `Corpus` stops at bad rows and names them, or is told to skip them and
+counts them. Nothing is normalised: a row is what the file holds.
+"""
+
+import codecs
+import csv
+import json
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from gzip import GzipFile
+from io import BufferedReader, TextIOWrapper
+from itertools import islice, zip_longest
+from pathlib import Path
+from reprlib import repr as shown
+from typing import Any, Literal
+
+from glassformer.errors import DataError
+
+Format = Literal["lines", "tsv", "csv", "jsonl"]
+SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
+SHOWN = 3  # examples of each kind of bad row
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """Where a text lies: plain files, a column each, or some columns of one TSV, CSV or JSONL file.
+
+    A column has a name (in the header, or a key of JSON) or a number, from 1 as `cut -f` counts.
+    A TSV or CSV file has a header if a column is named. `start` and `stop` slice the rows.
+    """
+
+    paths: tuple[Path, ...]
+    columns: tuple[str | int, ...] = ()
+    format: Format | None = None  # None: as the first file is called
+    start: int = 0
+    stop: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.layout == "lines":
+            fits = bool(self.paths) and not self.columns
+        else:
+            numbers = [column for column in self.columns if isinstance(column, int)]
+            fits = len(self.paths) == 1 and bool(self.columns) and min(numbers, default=1) >= 1
+        if not fits:
+            raise DataError(
+                f"No {self.layout} to read in {self} by columns {list(self.columns)}.",
+                "Plain files are a column each; others are read alone, by name or number from 1.",
+                "Name text.en and text.fr, or pairs.tsv with columns 1 and 2.",
+            )
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.paths)) or "no file"
+
+    @property
+    def layout(self) -> Format:
+        name = self.paths[0].name.removesuffix(".gz") if self.paths else ""
+        return self.format or SUFFIXES.get(Path(name).suffix.lower(), "lines")
+
+
+@dataclass(frozen=True)
+class Bad:
+    """What is wrong with a row, and with which of its columns."""
+
+    reason: str
+    detail: str = ""
+    column: int = 0
+
+
+@dataclass
+class Report:
+    """What one pass met: rows in all, bad ones by reason, and the first of each reason by name."""
+
+    rows: int = 0
+    bad: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, path: Path, line: int, bad: Bad) -> None:
+        self.bad[bad.reason] += 1
+        if self.bad[bad.reason] <= SHOWN:
+            parts = f"{path}:{line}", bad.reason, bad.detail
+            self.examples.append(": ".join(filter(None, parts)))
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{reason}: {n:,}" for reason, n in self.bad.most_common())
+        return f"{self.rows:,} rows read, {self.bad.total():,} bad" + (counts and f" ({counts})")
+
+
+@dataclass
+class Corpus:
+    """The rows of `files`, read anew by each iteration; `report` tells of the latest.
+
+    With bad rows it gives what stands before the first, reads on to count them all, and raises;
+    with `skip_bad` it gives the good rows and leaves the rest to `report`. A row is bad that cannot
+    be read, has an empty column, one of more than `max_words` words, or a last one not in `labels`.
+    """
+
+    files: TextFiles
+    skip_bad: bool = False
+    max_words: int | None = None
+    labels: Collection[str] | None = None
+    report: Report = field(default_factory=Report, init=False)
+
+    def __iter__(self) -> Iterator[Row]:
+        self.report = report = Report()
+        paths = self.files.paths
+        for line, row in islice(_rows(self.files), self.files.start, self.files.stop):
+            report.rows += 1
+            if not isinstance(row, Bad):
+                row = self._checked(row)
+            if isinstance(row, Bad):
+                report.add(paths[min(row.column, len(paths) - 1)], line, row)
+            elif self.skip_bad or not report.bad:
+                yield row
+        if (report.bad and not self.skip_bad) or report.rows == report.bad.total():
+            raise DataError(
+                f"{self.files}: {report}.",
+                "\n        ".join(report.examples) or "A text without a row is none.",
+                "Mend the text, or go on without its bad rows: --skip-bad (skip_bad=True).",
+            )
+
+    def _checked(self, row: Row) -> Row | Bad:
+        for column, text in enumerate(row):
+            if not text or text.isspace():
+                return Bad("empty", column=column)
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:  # what `_lines` made of such bytes
+                return Bad("broken UTF-8", f"at character {error.start + 1}", column)
+            if self.max_words is not None and (words := len(text.split())) > self.max_words:
+                return Bad("too long", f"{words} words, the limit is {self.max_words}", column)
+        if self.labels is not None and row[-1] not in self.labels:
+            detail = f"{shown(row[-1])} is not in {shown(sorted(self.labels))}"
+            return Bad("unknown label", detail, len(row) - 1)
+        return row
+
+
+def _rows(files: TextFiles) -> Iterator[tuple[int, Row | Bad]]:
+    """Each row with the number of its first line."""
+    if files.layout == "lines":
+        return _parallel(files.paths)
+    records = RECORDS[files.layout](_lines(files.paths[0]))
+    columns = files.columns
+    if files.layout != "jsonl" and any(isinstance(column, str) for column in columns):
+        columns = _by_number(files, next(records, (1, []))[1])
+    return ((number, _pick(record, columns)) for number, record in records)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    r"""The lines of a file with their ends. A line ends at \n and at nothing else that Unicode has.
+
+    Bytes that are not UTF-8 become lone surrogates: they spoil their own row, not the whole file.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.peek(2).startswith(b"\x1f\x8b")
+            stream = GzipFile(fileobj=file) if packed else file
+            _refuse_binary(path, stream)
+            with TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="\n") as text:
+                yield from text
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
+            "A text is a file that can be opened, and unpacked to its end if it is gzipped.",
+            "Check its name; if it is damaged, fetch or make it again.",
+        ) from None
+
+
+def _refuse_binary(path: Path, stream: GzipFile | BufferedReader) -> None:
+    """NUL may stand in a text, and bytes may be broken, but both at once are no text in UTF-8."""
+    start = stream.peek(8192)
+    if b"\0" not in start:
+        return
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path} is not text in UTF-8.",
+            "It begins with NUL bytes and with bytes that UTF-8 never has.",
+            "Unpack or convert it first, for example: iconv -f utf-16 -t utf-8.",
+        ) from None
+
+
+def _bare(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _parallel(paths: tuple[Path, ...]) -> Iterator[tuple[int, Row | Bad]]:
+    for number, lines in enumerate(zip_longest(*map(_lines, paths)), 1):
+        if None in lines:
+            longer = next(i for i, line in enumerate(lines) if line is not None)
+            detail = f"{paths[lines.index(None)]} has no such line"
+            yield number, Bad("unequal line counts", detail, longer)
+        else:
+            yield number, tuple(map(_bare, lines))
+
+
+def _tsv(lines: Iterator[str]) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(lines, 1):
+        yield number, _bare(line).split("\t")
+
+
+def _csv(lines: Iterator[str]) -> Iterator[tuple[int, Any]]:
+    rows = csv.reader(lines, strict=True)  # lax, an open quote would swallow the rest as one cell
+    while True:
+        number = rows.line_num + 1
+        try:
+            record: list[str] | Bad = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            record = Bad("invalid CSV", f"{error}, up to line {rows.line_num}")
+        yield number, record
+
+
+def _jsonl(lines: Iterator[str]) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            record = Bad("invalid JSON", getattr(error, "msg", str(error)))
+        yield number, record
+
+
+RECORDS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
+
+
+def _by_number(files: TextFiles, header: Any) -> tuple[int, ...]:
+    names = [] if isinstance(header, Bad) else header
+    what = f"column in the first line of {files}"
+    return tuple(
+        c if isinstance(c, int) else names.index(known(what, c, names)) + 1 for c in files.columns
+    )
+
+
+def known(what: str, name: str, valid: Collection[str]) -> str:
+    """`name`, if it is one of the valid ones; what is near it, if not."""
+    if name not in valid:
+        near = get_close_matches(name, valid, n=1, cutoff=0.0)
+        raise DataError(
+            f"There is no {what} called {name!r}.",
+            f"There is {', '.join(valid) or 'none at all'}.",
+            f"Did you mean {near[0]!r}?" if near else "Look whether it is the right file.",
+        )
+    return name
+
+
+def _pick(record: Any, columns: tuple[str | int, ...]) -> Row | Bad:
+    row = []
+    for column in columns:
+        match record, column:
+            case Bad(), _:
+                return record
+            case dict(), str():
+                cell = record.get(column)
+            case list(), int():
+                cell = record[column - 1] if column <= len(record) else None
+            case _:
+                cell = None
+        if cell is None:
+            return Bad("missing column", repr(column))
+        if isinstance(cell, dict | list):
+            return Bad("not text", f"column {column!r}")
+        row.append(cell if isinstance(cell, str) else json.dumps(cell))  # 1, 0.5, true
+    return tuple(row)

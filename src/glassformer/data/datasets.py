@@ -1,0 +1,262 @@
+"""Named sets of data. Each is one manifest in the package: files, checksums, addresses, splits.
+
+Files are looked for in $GLASSFORMER_DATA and in the user's cache; what is in neither is downloaded,
+or prepared from what is, into the cache. The other folder is never written to.
+"""
+
+import gzip
+import json
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from hashlib import blake2b, sha256
+from importlib import import_module, resources
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import Settings
+from glassformer.data.corpus import TextFiles, known
+from glassformer.data.download import fetch, part_of, put_in_place, sha256_of
+from glassformer.errors import DataError, MissingPackageError
+
+Progress = Callable[[str, int, int | None], None]  # of what, how much is done, how much in all
+
+REVIEW = re.compile(r"aclImdb/(train|test)/(pos|neg|unsup)/(\d+_\d+)\.txt")
+WMT14_PAIRS, WMT14_WORDS = 1_000_000, 40
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    """Progress that nobody watches."""
+
+
+class File(Settings):
+    """A file by its checksum. One without is made here, out of files that have one."""
+
+    sha256: str | None = None
+    url: str | None = None
+    prepare: str | None = None  # the part of the set's source that it is made of
+
+    @property
+    def public(self) -> bool:
+        return bool(self.url or self.prepare)
+
+
+class Split(Settings):
+    """Rows with a purpose. Of its `files` the first that is there is read, or else the last made.
+
+    `{column}` in a file's name stands for each column's own file; others hold all the columns.
+    """
+
+    files: tuple[str, ...]
+    columns: tuple[str, ...] = ()  # where they are not those of the whole set
+    start: int = 0
+    stop: int | None = None
+
+
+class Manifest(Settings):
+    """What the package knows of a set, and all that it has of it."""
+
+    name: str
+    title: str
+    home: str
+    licence: str
+    columns: tuple[str, ...]
+    splits: dict[str, Split]
+    files: dict[str, File]
+    labels: dict[str, str] | None = None  # as they stand in the last column: what they mean
+
+
+def names() -> list[str]:
+    return sorted(file.name.removesuffix(".toml") for file in _manifests().iterdir())
+
+
+def manifest(name: str) -> Manifest:
+    known("set of data", name, names())
+    return Manifest.from_toml((_manifests() / f"{name}.toml").read_text("utf-8"))
+
+
+def find(
+    name: str,
+    split: str = "train",
+    columns: Sequence[str] = (),
+    *,
+    download: bool = True,
+    progress: Progress = silent,
+) -> TextFiles:
+    """Where a split lies, checked, and fetched first if need be. Columns: the first two."""
+    sheet = manifest(name)
+    part = sheet.splits[known(f"split of {name}", split, sheet.splits)]
+    there = part.columns or sheet.columns
+    chosen = tuple(known(f"column of {name}", column, there) for column in columns or there[:2])
+    paths = tuple(_obtain(sheet, file, download, progress) for file in _choose(part, chosen))
+    in_one_file = "{column}" not in part.files[0]
+    return TextFiles(paths, chosen if in_one_file else (), start=part.start, stop=part.stop)
+
+
+def get(name: str, progress: Progress = silent) -> dict[str, TextFiles]:
+    """Every split of a set, with all its columns: those that are there and those to be had."""
+    sheet = manifest(name)
+    found = {}
+    for split, part in sheet.splits.items():
+        columns = part.columns or sheet.columns
+        if all(_locate(file) or sheet.files[file].public for file in _choose(part, columns)):
+            found[split] = find(name, split, columns, progress=progress)
+    return found
+
+
+def cache() -> Path:
+    """Where this user's downloads go."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / "data"
+
+
+def _manifests() -> Any:
+    return resources.files("glassformer.data") / "manifests"
+
+
+def _choose(part: Split, columns: Sequence[str]) -> tuple[str, ...]:
+    """The files of the first alternative that is all there, or else of the last."""
+    choices = [
+        tuple(dict.fromkeys(file.format(column=column) for column in columns))
+        for file in part.files
+    ]
+    return next((choice for choice in choices if all(map(_locate, choice))), choices[-1])
+
+
+def _locate(file: str) -> Path | None:
+    """A file's place under $GLASSFORMER_DATA or in the cache."""
+    folders = [cache()]
+    if given := os.environ.get("GLASSFORMER_DATA"):
+        folders.insert(0, Path(given).expanduser())
+        if not folders[0].is_dir():
+            raise DataError(
+                f"GLASSFORMER_DATA names no folder: {given}.",
+                "It says where data lies, so it is not passed over.",
+                "Correct it, or unset it.",
+            )
+    return next((folder / file for folder in folders if (folder / file).is_file()), None)
+
+
+def _obtain(sheet: Manifest, file: str, download: bool, progress: Progress) -> Path:
+    """The path of a file that is there and is the right one."""
+    source, target, by_hand = sheet.files[file], cache() / file, f"$GLASSFORMER_DATA/{file}"
+    if there := _locate(file):
+        if source.sha256:
+            _check(there, source.sha256)
+        return there
+    if not (source.public and download):
+        order = f", or run: glassformer data get {sheet.name}" if source.public else ""
+        raise DataError(
+            f"{file} is neither under $GLASSFORMER_DATA nor under {cache()}.",
+            "It is not to be fetched now." if source.public else "It has no public address.",
+            f"Put it at {by_hand}{order}.",
+        )
+    if source.url and source.sha256:
+        watch = partial(progress, file)
+        fetch(source.url, target, source.sha256, by_hand=by_hand, progress=watch)
+    elif source.prepare:
+        _prepare(sheet, source.prepare, progress)
+    return target
+
+
+def _check(path: Path, expected: str) -> None:
+    """Compare checksums; once is enough for a file whose size and time stay as they are."""
+    state = path.stat()
+    seen = f"{path.resolve()} {state.st_size} {state.st_mtime_ns} {expected}"
+    stamp = cache() / "checked" / sha256(seen.encode()).hexdigest()
+    if stamp.exists():
+        return
+    got = sha256_of(path)
+    if got != expected:
+        raise DataError(
+            f"{path} is not the file it should be.",
+            f"Its SHA-256 should be {expected} and is {got}.",
+            "Replace it, or remove it to have it fetched anew.",
+        )
+    with suppress(OSError):  # where nothing can be written, each run checks again
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.touch()
+
+
+def _prepare(sheet: Manifest, part: str, progress: Progress) -> None:
+    try:
+        PREPARE[sheet.name](sheet, part, progress)
+    except OSError as error:
+        raise DataError(
+            f"{sheet.name} could not be prepared: {error}.",
+            f"It needs its source, {sheet.home}, and room in {cache()}.",
+            f"Run it again, or put the files of {sheet.name} under $GLASSFORMER_DATA.",
+        ) from None
+
+
+def _prepare_imdb(sheet: Manifest, part: str, progress: Progress) -> None:
+    """All the parts, whichever is asked for: the archive must be read to its end for any."""
+    archive = _obtain(sheet, "imdb/aclImdb_v1.tar.gz", True, progress)
+    parts: dict[str, dict[str, str]] = {"train": {}, "test": {}, "unsup": {}}
+    for done, (belongs_to, review) in enumerate(_reviews(archive), 1):
+        parts[belongs_to][review["id"]] = json.dumps(review, ensure_ascii=False)
+        progress("imdb: reviews", done, 100_000)
+    for name, reviews in parts.items():
+        # the archive has them label by label; ordered by a hash, any slice is a fair sample
+        order = sorted(reviews, key=lambda review: sha256(review.encode()).digest())
+        _write(_made_of(sheet, name), ((reviews[review],) for review in order))
+
+
+def _reviews(archive: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read member by member: no name in the archive ever becomes a path."""
+    with tarfile.open(archive, "r|gz") as members:
+        for member in members:
+            match = REVIEW.fullmatch(member.name)
+            content = members.extractfile(member) if match and member.isfile() else None
+            if match is None or content is None:
+                continue
+            half, kind, number = match.groups()
+            review = {"id": f"{half}/{kind}/{number}", "text": content.read().decode()}
+            if kind == "unsup":
+                yield kind, review
+            else:
+                yield half, {**review, "label": int(kind == "pos")}
+
+
+def _prepare_wmt14(sheet: Manifest, part: str, progress: Progress) -> None:
+    """One part of `wmt/wmt14` on Hugging Face: of train a subset, of the others all."""
+    try:
+        hub = import_module("datasets")
+    except ImportError:
+        raise MissingPackageError("datasets", "Preparing wmt14", "hf") from None
+    rows = hub.load_dataset("wmt/wmt14", "fr-en", split=part, streaming=True)
+    pairs = ([" ".join(row["translation"][c].split()) for c in sheet.columns] for row in rows)
+    _write(_made_of(sheet, part), _subset(pairs, progress) if part == "train" else pairs)
+
+
+def _subset(pairs: Iterable[list[str]], progress: Progress) -> Iterator[list[str]]:
+    seen: set[bytes] = set()
+    for en, fr in pairs:
+        key = blake2b(f"{en}\n{fr}".encode(), digest_size=8).digest()
+        if en and fr and len(en.split()) <= WMT14_WORDS and key not in seen:
+            yield [en, fr]
+            seen.add(key)
+            progress("wmt14: pairs", len(seen), WMT14_PAIRS)
+        if len(seen) == WMT14_PAIRS:
+            return
+
+
+PREPARE = {"imdb": _prepare_imdb, "wmt14": _prepare_wmt14}
+
+
+def _made_of(sheet: Manifest, part: str) -> list[Path]:
+    return [cache() / file for file, source in sheet.files.items() if source.prepare == part]
+
+
+def _write(paths: Sequence[Path], rows: Iterable[Sequence[str]]) -> None:
+    """Gzipped files, one per column, that appear when all are whole."""
+    paths[0].parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        files = [stack.enter_context(gzip.open(part_of(path), "wb", 6)) for path in paths]
+        for row in rows:
+            for file, text in zip(files, row, strict=True):
+                file.write(f"{text}\n".encode())
+    for path in paths:
+        put_in_place(part_of(path), path)

@@ -1,0 +1,251 @@
+"""Settings to examples: text found, subwords learned, everything tokenised once and kept.
+
+What has been prepared lies in the user's cache under the checksum of all that it was made from, so
+it is made once, and made again when anything changes.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import DataSettings, RunSettings
+from glassformer.data import datasets, grammar, tasks
+from glassformer.data.batch import Examples, Ids
+from glassformer.data.batching import Indices
+from glassformer.data.corpus import Corpus, Row, TextFiles
+from glassformer.data.download import sha256_of
+from glassformer.data.ragged import Ragged, RaggedWriter
+from glassformer.data.tokenizer import PAD, Tokenizer
+from glassformer.errors import DataError
+
+CHUNK = 20_000  # rows tokenised at a time
+TEXT = "uint8"  # the bytes of a text, kept beside its subwords where these are drawn anew
+
+
+@dataclass(frozen=True)
+class Text:
+    """Rows that can be read again and again, and the checksum of what they come from."""
+
+    rows: Callable[[], Iterable[Row]]
+    identity: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """`settings` are those asked for with what was found out: the vocabulary's size, the labels."""
+
+    settings: RunSettings
+    train: Examples
+    valid: Examples
+    valid_rows: list[Row]  # the text of `valid`; empty for a task, which has none
+    tokenizers: dict[str, Tokenizer]
+    left_out: int  # training examples longer than max_length
+
+
+def prepare(settings: RunSettings, threads: int = 2) -> Prepared:
+    if settings.data.name in tasks.TASKS:
+        return _prepare_task(settings)
+    kind, data = settings.model.kind, settings.data
+    train, valid = (find_text(settings, split) for split in ("train", "valid"))
+    tokenizers = _tokenizers(train, settings)
+    labels = tuple(sorted({row[-1] for row in train.rows()})) if kind == "classifier" else ()
+    settings = settings.replace(
+        data=data.replace(labels=labels).model_dump(),
+        model=_with_vocabularies(settings, tokenizers, max(2, len(labels))),
+    )
+    store = partial(_stored, settings=settings, tokenizers=tokenizers, threads=threads)
+    few = Text(
+        lambda: islice(valid.rows(), data.valid_examples), f"{valid.identity} {data.valid_examples}"
+    )
+    (train_examples, left_out), (valid_examples, _) = store(train), store(few, drawn=False)
+    rows = list(few.rows())
+    return Prepared(settings, train_examples, valid_examples, rows, tokenizers, left_out)
+
+
+def find_text(settings: RunSettings, split: str) -> Text:
+    """The text of a split, from wherever the settings say it is."""
+    data = settings.data
+    if data.name == "grammar":
+        count = data.examples if split == "train" else data.valid_examples
+        code = b"".join(p.read_bytes() for p in sorted(Path(grammar.__file__).parent.glob("*.py")))
+        rows = partial(_grammar_rows, split, count)
+        return Text(rows, f"grammar {split} {count} {sha256(code).hexdigest()}")
+    corpus = Corpus(_files(settings, split), skip_bad=data.skip_bad)
+    digests = [sha256_of(path) for path in corpus.files.paths]
+    return Text(
+        lambda: corpus, f"{digests} {corpus.files.columns} {corpus.files.start} {corpus.files.stop}"
+    )
+
+
+def _grammar_rows(split: str, count: int) -> Iterator[Row]:
+    return ((pair.source, pair.target) for pair in grammar.pairs(split, count))
+
+
+def _files(settings: RunSettings, split: str) -> TextFiles:
+    data, kind = settings.data, settings.model.kind
+    if data.name != "files":
+        languages = (data.source_language, data.target_language) if kind == "translator" else ()
+        return datasets.find(data.name, split, languages)
+    paths = {"train": data.train, "valid": data.valid}[split]
+    if not paths:
+        raise DataError(
+            f"No files are named for data.{split}.",
+            "With data.name = 'files' the text is yours, and so are the files to validate on.",
+            f"Set data.{split} = ['text.en', 'text.fr'], or one TSV, CSV or JSONL file.",
+        )
+    columns = tuple(int(c) if c.isdecimal() else c for c in data.columns)
+    return TextFiles(tuple(map(Path, paths)), columns)
+
+
+def _sides(settings: RunSettings) -> tuple[str, ...]:
+    """The sides that are text, by the names of their tokenizers."""
+    return ("source", "target") if settings.model.kind == "translator" else ("source",)
+
+
+def _tokenizers(train: Text, settings: RunSettings) -> dict[str, Tokenizer]:
+    """The subwords of each side, learned from the training text; one for both if they are joint."""
+    data, sides = settings.data, _sides(settings)
+    joint = data.joint_vocabulary or len(sides) == 1
+
+    def learn(columns: tuple[int, ...], size: int) -> Tokenizer:
+        made_of = f"{train.identity} {columns} {size} {data.subwords}"
+        folder = _made(made_of, lambda folder: _learn(train, columns, size, data, folder))
+        return Tokenizer((folder / "subwords.spm").read_bytes())
+
+    if joint:
+        return {"joint": learn(tuple(range(len(sides))), settings.model.vocab_size)}
+    source_size = settings.model.source_vocab_size or settings.model.vocab_size
+    return {"source": learn((0,), source_size), "target": learn((1,), settings.model.vocab_size)}
+
+
+def _learn(
+    train: Text, columns: tuple[int, ...], size: int, data: DataSettings, folder: Path
+) -> None:
+    sentences = (row[column] for row in train.rows() for column in columns)
+    tokenizer = Tokenizer.train(sentences, size, data.subwords)
+    (folder / "subwords.spm").write_bytes(tokenizer.model)
+
+
+def _with_vocabularies(
+    settings: RunSettings, tokenizers: dict[str, Tokenizer], n_classes: int
+) -> dict[str, Any]:
+    sizes = {side: len(tokenizer) for side, tokenizer in tokenizers.items()}
+    model = settings.model.replace(vocab_size=sizes.get("joint") or sizes["target"])
+    if "source" in sizes:
+        model = model.replace(source_vocab_size=sizes["source"], tie_source_target=False)
+    if model.kind == "classifier":
+        model = model.replace(n_classes=n_classes)
+    return model.model_dump()
+
+
+def _stored(
+    text: Text,
+    settings: RunSettings,
+    tokenizers: dict[str, Tokenizer],
+    threads: int,
+    drawn: bool = True,
+) -> tuple[Examples, int]:
+    """The examples of a text, and how many were left out as too long."""
+    data, kind = settings.data, settings.model.kind
+    drawn = drawn and data.subword_sampling > 0
+    of_side = [tokenizers.get("joint") or tokenizers[side] for side in _sides(settings)]
+    identities = [tokenizer.fingerprint for tokenizer in of_side]
+    made_of = f"{text.identity} {identities} {kind} {data.max_length} {data.labels} {drawn}"
+    folder = _made(
+        made_of, lambda folder: _tokenise(text, settings, of_side, threads, drawn, folder)
+    )
+    width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
+    names = [*_sides(settings), *(["label"] if kind == "classifier" else [])]
+    sides = tuple(Ragged.open(folder / f"{name}.{width}") for name in names)
+    left_out = json.loads((folder / "left_out.json").read_text())
+    if not drawn:
+        return Examples(kind, sides), left_out
+    texts = [Ragged.open(folder / f"{side}-text.{TEXT}") for side in _sides(settings)]
+
+    def resample(side: int, rows: Indices, seed: int) -> list[Ids]:
+        if side >= len(texts):  # a label
+            return [sides[side][i] for i in rows.tolist()]
+        strings = [texts[side][i].tobytes().decode() for i in rows.tolist()]
+        drawn = of_side[side].sample(strings, data.subword_sampling, seed + side)
+        return [ids[: data.max_length] for ids in drawn]
+
+    return Examples(kind, sides, resample), left_out
+
+
+def _tokenise(
+    text: Text,
+    settings: RunSettings,
+    of_side: list[Tokenizer],
+    threads: int,
+    drawn: bool,
+    folder: Path,
+) -> None:
+    """Write the ids of every side; a pair too long on either is left out, other texts are cut."""
+    data, kind, sides = settings.data, settings.model.kind, _sides(settings)
+    width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
+    rows, left_out = iter(text.rows()), 0
+    with ExitStack() as stack:
+
+        def writer(name: str) -> RaggedWriter:
+            opened = RaggedWriter(folder / name)
+            stack.callback(opened.close)
+            return opened
+
+        ids_of = [writer(f"{side}.{width}") for side in sides]
+        texts_of = [writer(f"{side}-text.{TEXT}") for side in sides] if drawn else []
+        label_of = writer(f"label.{width}") if kind == "classifier" else None
+        while chunk := list(islice(rows, CHUNK)):
+            columns = list(zip(*chunk, strict=True))
+            ids = [t.encode(c, threads) for t, c in zip(of_side, columns, strict=False)]
+            fits = [max(map(len, row)) <= data.max_length for row in zip(*ids, strict=True)]
+            if kind != "translator":
+                ids, fits = [[row[: data.max_length] for row in ids[0]]], [True] * len(chunk)
+            kept = [i for i, fit in enumerate(fits) if fit]
+            left_out += len(chunk) - len(kept)
+            for column, side_ids in zip(ids_of, ids, strict=True):
+                column.append(side_ids[i] for i in kept)
+            for column, side_text in zip(texts_of, columns, strict=False):
+                column.append(side_text[i].encode() for i in kept)
+            if label_of is not None:
+                label_of.append([data.labels.index(row[-1])] for row in chunk)
+    (folder / "left_out.json").write_text(json.dumps(left_out))
+
+
+def _made(made_of: str, make: Callable[[Path], None]) -> Path:
+    """The folder of the cache that holds what is made of `made_of`; it appears when it is whole."""
+    folder = datasets.cache().parent / "prepared" / sha256(made_of.encode()).hexdigest()[:24]
+    if not folder.is_dir():
+        partial_folder = folder.with_name(f".partial-{folder.name}-{os.getpid()}")
+        shutil.rmtree(partial_folder, ignore_errors=True)
+        partial_folder.mkdir(parents=True)
+        make(partial_folder)
+        partial_folder.rename(folder)
+    return folder
+
+
+def _prepare_task(settings: RunSettings) -> Prepared:
+    """A task needs no text and no subwords; its validation examples have another seed."""
+    data, kind = settings.data, settings.model.kind
+    vocabulary = tasks.FIRST + data.symbols
+    model = settings.model.replace(vocab_size=vocabulary, n_classes=vocabulary)
+
+    def examples(seed: int, count: int) -> Examples:
+        made = [
+            tasks.example(data.name, seed, i, data.symbols, (2, data.longest)) for i in range(count)
+        ]
+        sources, labels = zip(*made, strict=True)
+        if kind == "translator":
+            labels = tuple([label for label in row if label != PAD] for row in labels)
+        return Examples(kind, (Ragged.of(sources), Ragged.of(labels)))
+
+    settings = settings.replace(model=model.model_dump())
+    train, valid = examples(0, data.examples), examples(1, data.valid_examples)
+    return Prepared(settings, train, valid, [], {}, 0)

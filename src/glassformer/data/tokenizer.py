@@ -1,0 +1,102 @@
+"""Text to subwords and back, through sentencepiece."""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from io import BytesIO
+from threading import Thread
+from typing import Literal
+
+import sentencepiece
+
+from glassformer.errors import DataError
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+Kind = Literal["bpe", "unigram"]
+
+
+class Tokenizer:
+    """A sentencepiece model. Its bytes are its identity; every checkpoint holds `fingerprint`."""
+
+    def __init__(self, model: bytes) -> None:
+        self.model = model
+        self.fingerprint = sha256(model).hexdigest()
+        self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @classmethod
+    def train(
+        cls,
+        sentences: Iterable[str],
+        vocab_size: int,
+        kind: Kind = "bpe",
+        sample: int = 500_000,
+        byte_fallback: bool = False,
+    ) -> "Tokenizer":
+        """Learn at most `vocab_size` subwords from at most `sample` of the sentences.
+
+        A small text has fewer subwords than asked for; the vocabulary is then smaller.
+        `byte_fallback` spells characters never seen as bytes, at the price of 256 entries.
+        """
+        written = BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sentences),
+                model_writer=written,
+                vocab_size=vocab_size,
+                model_type=kind,
+                hard_vocab_limit=False,
+                input_sentence_size=sample,
+                shuffle_input_sentence=True,
+                character_coverage=1.0,
+                byte_fallback=byte_fallback,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise DataError(
+                f"No vocabulary of {vocab_size} subwords could be learned.",
+                f"sentencepiece says: {str(error).strip()}",
+                "Give it more text, or another vocab_size: it must hold every character once.",
+            ) from None
+        return cls(written.getvalue())
+
+    def __len__(self) -> int:
+        return self._pieces.get_piece_size()
+
+    def encode(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """Ids of each text, without the marks of beginning and end."""
+        return self._pieces.encode(list(texts), num_threads=threads)
+
+    def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
+        """One of the ways to split each text: subword regularisation (Kudo, 2018).
+
+        For BPE `alpha` is the share of merges left out (Provilkov et al., 2020); for a unigram
+        model it sharpens the distribution over splits. sentencepiece seeds its generator once in
+        each thread, so a thread of its own is what makes the draws a function of `seed`.
+        """
+        drawn: list[list[int]] = []
+
+        def draw() -> None:
+            for text in texts:
+                ids = self._pieces.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)
+                drawn.append(ids)
+
+        sentencepiece.set_random_generator_seed(seed % 2**32)
+        thread = Thread(target=draw)
+        thread.start()
+        thread.join()
+        return drawn
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of ids; marks and padding are dropped."""
+        return self._pieces.decode([int(i) for i in ids if i not in (PAD, BOS, EOS)])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The subwords themselves, ▁ where a word begins."""
+        return [self._pieces.id_to_piece(int(i)) for i in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in `text` each of its subwords stands, as characters from and to."""
+        return self._pieces.encode(text, out_type="offset_mapping")["offsets"]

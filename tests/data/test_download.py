@@ -1,0 +1,209 @@
+"""Downloads, against a real server on loopback that cuts, stalls, lies and refuses."""
+
+import hashlib
+import random
+import socket
+import struct
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from glassformer.data.download import BLOCK, fetch, part_of
+from glassformer.errors import DataError
+
+CONTENT = random.Random(0).randbytes(5 * BLOCK + 17)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Site(ThreadingHTTPServer):
+    """Serves CONTENT. `cuts` are the bytes after which the next answers break off."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.url = f"http://127.0.0.1:{self.server_port}/file.gz"
+        self.asked: list[str | None] = []  # the Range of each request
+        self.cuts: list[int] = []
+        self.codes: list[int] = []  # answered to the next requests, instead of the file
+        self.ranges, self.resets, self.released = True, False, threading.Event()
+
+    def handle_error(self, request, client_address) -> None:
+        """A client that went away is what some of these tests are about."""
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Site
+
+    def do_GET(self) -> None:
+        site, wanted = self.server, self.headers["Range"]
+        site.asked.append(wanted)
+        if self.path == "/silence":
+            site.released.wait()
+            return
+        if site.codes:
+            self.send_error(site.codes.pop(0))
+            return
+        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0
+        if site.ranges and start >= len(CONTENT):
+            self.send_error(416)
+            return
+        start = start if site.ranges else 0
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(CONTENT) - start))
+        self.end_headers()
+        end = site.cuts.pop(0) if site.cuts else None
+        self.wfile.write(CONTENT[start:][:end])
+        if site.resets and end is not None:
+            linger = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    def log_message(self, *args) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def site(monkeypatch):
+    monkeypatch.setenv("no_proxy", "*")
+    with Site() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.released.set()
+        server.shutdown()
+        thread.join()
+
+
+def fetched(site, path, **options) -> bytes:
+    fetch(options.pop("url", site.url), path, SHA256, pause=0.001, **options)
+    assert not part_of(path).exists()
+    return path.read_bytes()
+
+
+def test_the_whole_file_arrives_and_progress_tells_of_it(site, tmp_path):
+    seen = []
+    path = tmp_path / "new" / "folder" / "file.gz"
+    assert fetched(site, path, progress=lambda *now: seen.append(now)) == CONTENT
+    assert seen == sorted(seen)
+    assert seen[0] == (0, len(CONTENT))
+    assert seen[-1] == (len(CONTENT), len(CONTENT))
+    assert len(seen) > 3
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_cut_connection_goes_on_where_it_stopped(site, tmp_path):
+    site.cuts = [1000, 70_000]
+    assert fetched(site, tmp_path / "file.gz") == CONTENT
+    assert site.asked == [None, "bytes=1000-", "bytes=71000-"]
+
+
+def test_a_reset_connection_is_tried_again(site, tmp_path):
+    site.cuts, site.resets = [BLOCK + 1, BLOCK + 1], True
+    assert fetched(site, tmp_path / "file.gz") == CONTENT
+    assert len(site.asked) > 1
+
+
+def test_a_part_left_by_an_earlier_run_is_not_fetched_again(site, tmp_path):
+    path = tmp_path / "file.gz"
+    part_of(path).write_bytes(CONTENT[:12345])
+    assert fetched(site, path) == CONTENT
+    assert site.asked == ["bytes=12345-"]
+
+
+def test_a_server_without_ranges_makes_it_start_over(site, tmp_path):
+    site.cuts, site.ranges = [1000], False
+    assert fetched(site, tmp_path / "file.gz") == CONTENT
+    assert site.asked == [None, "bytes=1000-"]
+
+
+def test_a_part_that_is_longer_than_the_file_makes_it_start_over(site, tmp_path):
+    path = tmp_path / "file.gz"
+    part_of(path).write_bytes(CONTENT + b"of another version")
+    assert fetched(site, path) == CONTENT
+
+
+def test_a_busy_server_is_asked_again(site, tmp_path):
+    site.codes = [503, 429]
+    assert fetched(site, tmp_path / "file.gz") == CONTENT
+    assert len(site.asked) == 3
+
+
+def test_a_wrong_checksum_names_both_and_leaves_the_old_file_whole(site, tmp_path):
+    path, expected = tmp_path / "file.gz", "0" * 64
+    path.write_text("old")
+    with pytest.raises(DataError, match=f"should be {expected} and is {SHA256}"):
+        fetch(site.url, path, expected)
+    assert path.read_text() == "old"
+    assert not part_of(path).exists()
+
+
+def test_a_file_that_is_not_there_is_asked_for_once_and_said_so(site, tmp_path):
+    site.codes = [404]
+    with pytest.raises(DataError, match="404 Not Found") as raised:
+        fetch(site.url, tmp_path / "file.gz", SHA256, by_hand="$GLASSFORMER_DATA/file.gz")
+    assert site.url in raised.value.what
+    assert "put it at $GLASSFORMER_DATA/file.gz" in raised.value.remedy
+    assert len(site.asked) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_network_it_says_where_to_put_the_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("no_proxy", "*")
+    with socket.socket() as closed:  # bound, not listening: its port refuses
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/file.gz"
+        with pytest.raises(DataError, match="Connection refused") as raised:
+            fetch(url, tmp_path / "file.gz", SHA256, by_hand="$GLASSFORMER_DATA/f", pause=0.001)
+    assert url in raised.value.what
+    assert "put the file at $GLASSFORMER_DATA/f" in raised.value.remedy
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_does_not_resolve_is_no_network(monkeypatch, tmp_path):
+    def unknown(*args):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(DataError, match=r"service not known.*\n.*no network here"):
+        fetch("http://nowhere.invalid/f", tmp_path / "f", SHA256, attempts=1)
+
+
+def test_a_server_that_never_answers_is_left_after_the_timeout(site, tmp_path):
+    url = site.url.replace("/file.gz", "/silence")
+    start = time.monotonic()
+    with pytest.raises(DataError, match="timed out"):
+        fetch(url, tmp_path / "file.gz", SHA256, timeout=0.05, attempts=2, pause=0.001)
+    assert time.monotonic() - start < 5
+    assert len(site.asked) == 2
+
+
+def test_a_connection_that_is_always_cut_is_given_up_and_taken_up_by_the_next_run(site, tmp_path):
+    path = tmp_path / "file.gz"
+    site.cuts = [100, 100, 100]
+    with pytest.raises(DataError, match=f"cut after 300 of {len(CONTENT)} bytes"):
+        fetch(site.url, path, SHA256, attempts=3, pause=0.001)
+    assert not path.exists()
+    assert fetched(site, path) == CONTENT
+    assert site.asked[-1] == "bytes=300-"
+
+
+def test_an_interrupted_download_leaves_nothing_under_the_final_name(site, tmp_path):
+    path = tmp_path / "file.gz"
+
+    def interrupt(done: int, total: int | None) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch(site.url, path, SHA256, progress=interrupt)
+    assert not path.exists()
+    assert fetched(site, path) == CONTENT
+    assert site.asked == [None, f"bytes={BLOCK}-"]
+
+
+def test_a_place_that_cannot_be_written_is_named(site, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="cannot be written") as raised:
+        fetch(site.url, tmp_path / "file" / "file.gz", SHA256)
+    assert str(tmp_path / "file") in raised.value.what
