@@ -6,12 +6,15 @@ from typing import Annotated
 import typer
 
 from glassformer import __version__
-from glassformer.cli import bench, describe
+from glassformer.cli import bench, data, demo, describe, train
 from glassformer.errors import GlassformerError
 
 EXAMPLES = f"""\
 Glassformer {__version__}: the Transformer from scratch, to read, to trust, to use.
 
+  glassformer demo                              train a translator in three minutes, look inside
+  glassformer train recipes/reverse.toml        carry out a recipe; --resume goes on with it
+  glassformer data list                         real data to train on
   glassformer describe tiny                     parts, shapes, parameters and FLOPs of a preset
   glassformer describe modern n_kv_heads=1      the same with a setting changed
   glassformer bench model                       speed and memory beside torch's and Hugging Face's
@@ -25,7 +28,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("demo")(demo.demo)
+app.command("train")(train.train)
 app.command("describe")(describe.describe)
+app.add_typer(data.app, name="data", help="Named sets of data, and what a recipe makes of one.")
 app.add_typer(bench.app, name="bench", help="Measure speed and memory side by side with peers.")
 
 

@@ -64,3 +64,31 @@ def _text(cell: str | int | float) -> str:
     return (
         cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else f"{cell:.2f}"
     )
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path, typer.Option(help="Whose data to take the batches from.")] = Path(
+        "recipes/multi30k.toml"
+    ),
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 5,
+    updates: Annotated[int, typer.Option(min=1, help="Updates in a turn.")] = 10,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
+        "results/bench_train.json"
+    ),
+) -> None:
+    """Whole training steps of the tiny shape beside nn.Transformer and Marian."""
+    import torch
+
+    from glassformer.bench.train import Plan, bench_train
+    from glassformer.cli.train import read_recipe
+    from glassformer.data.prepare import prepare
+
+    torch.set_num_threads(threads)
+    data = prepare(read_recipe(recipe, []))
+    plan = Plan(updates, rounds)
+    command = f"glassformer bench train --recipe {recipe} --rounds {rounds} --updates {updates}"
+    with progress("measuring", plan.steps) as tick:
+        report = bench_train(data, plan, f"{command} --threads {threads}", tick)
+    show(report, output)

@@ -3,9 +3,19 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 
 @contextmanager
@@ -26,3 +36,97 @@ def progress(label: str, steps: int) -> Iterator[Callable[[], None]]:
             print(f"{label}: {done * 100 // steps}%", file=sys.stderr)
 
     yield tick
+
+
+class Bar:
+    """A training run as it goes: records of its log in, speed, loss and time left out.
+
+    How far it is along is by updates or by minutes, whichever ends it first.
+    """
+
+    def __init__(
+        self, label: str, steps: int, done: int, minutes: float | None, seconds: float
+    ) -> None:
+        self._steps, self._minutes = steps, minutes
+        self._console = Console(stderr=True, highlight=False)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[news]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, console=self._console, transient=True)
+        self._task = self._bar.add_task(label, total=1.0, news="")
+        self._bar.update(self._task, completed=self._share(done, seconds))
+
+    def _share(self, step: int, seconds: float) -> float:
+        by_time = seconds / (60 * self._minutes) if self._minutes else 0.0
+        return max(step / self._steps, by_time)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Show a record of the log: training records in the bar, validations as lines."""
+        news = line(record)
+        share = self._share(record["step"], record["seconds"])
+        self._bar.update(self._task, completed=share, news=news if "train_loss" in record else "")
+        if not self._console.is_terminal or "valid_loss" in record:
+            left = record["seconds"] / share * (1 - share) if share < 1 else 0.0
+            self._console.print(f"{record['step']:>7,}  {news}  ({left / 60:.1f} min left)")
+
+
+def line(record: dict[str, Any]) -> str:
+    """A record in words."""
+    if "train_loss" in record:
+        return (
+            f"loss {record['train_loss']:.3f}  {record['labels_per_second']:,.0f} tokens/s  "
+            f"norm {record['gradient_norm']:.2f}  rate {record['learning_rate']:.1e}"
+        )
+    shown = {"loss": "{:.3f}", "perplexity": "{:.2f}", "accuracy": "{:.2f}%", "bleu": "{:.2f}"}
+    scores = [
+        f"{name} {form.format(record[f'valid_{name}'])}"
+        for name, form in shown.items()
+        if f"valid_{name}" in record
+    ]
+    return "valid  " + "  ".join(scores) + ("  best" if record["best"] else "")
+
+
+class Fetching:
+    """Downloads and preparations: how much is done of each, ten times a second at most."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(console=Console(stderr=True))
+        self._tasks: dict[str, TaskID] = {}
+        self._shown = 0.0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        now = monotonic()
+        if what not in self._tasks:
+            self._tasks[what] = self._bar.add_task(what, total=total)
+        if now - self._shown > 0.1 or done == total:
+            self._shown = now
+            self._bar.update(self._tasks[what], completed=done, total=total)

@@ -1,0 +1,119 @@
+"""`bench train`: whole training steps, on batches of real lengths, beside peers in plain loops."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from glassformer.bench.harness import Report, Row, Run, Table, Tick, interleave
+from glassformer.bench.peers import MarianPeer, TorchPeer
+from glassformer.data.batch import IGNORE, Batch
+from glassformer.data.batching import TokenBatches
+from glassformer.data.prepare import Prepared
+from glassformer.model.build import build
+from glassformer.model.transformer import Transformer
+from glassformer.train.optimizer import build_optimizers
+from glassformer.train.step import Objective, train_step
+
+OURS = "glassformer"
+RATE, CLIP = 1e-3, 1.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Updates in a turn, and turns; the data says the rest."""
+
+    updates: int = 10
+    rounds: int = 5
+    batch_tokens: int = 4_096
+    smoothing: float = 0.1
+    dropout: float = 0.3
+
+    @property
+    def steps(self) -> int:
+        return 4 * (self.rounds + 1)
+
+
+def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
+    """Target tokens per second of whole updates."""
+    torch.manual_seed(0)
+    vocabulary = data.settings.model.vocab_size
+    model = build("tiny", vocab_size=vocabulary, residual="post-norm", dropout=plan.dropout)
+    assert isinstance(model, Transformer), "tiny is a translator"
+    longest = int(data.train.lengths.max()) + 1
+    buckets, shuffled = bucketed_batches(data, plan), shuffled_batches(data, plan)
+    contenders = {
+        OURS: (_our_update(model, plan), buckets),
+        "nn.Transformer, shuffled": (_plain_update(TorchPeer(model, longest), plan), shuffled),
+        "nn.Transformer, our buckets": (_plain_update(TorchPeer(model, longest), plan), buckets),
+        "Marian (sdpa), our buckets": (_plain_update(MarianPeer(model, longest), plan), buckets),
+    }
+    seconds = interleave({n: _turn(*c) for n, c in contenders.items()}, plan.rounds, tick)
+    speed = {
+        name: sum(batch.n_labels for batch in batches) / seconds[name]
+        for name, (_, batches) in contenders.items()
+    }
+    rows: list[Row] = [[name, round(v), speed[OURS] / v] for name, v in speed.items()]
+    table = Table(
+        f"Training: tiny, {plan.batch_tokens:,} tokens a batch, lengths of "
+        f"{data.settings.data.name}, vocabulary {vocabulary:,}, {torch.get_num_threads()} threads",
+        ["contender", "target tokens/s", "glassformer ÷ it"],
+        rows,
+    )
+    notes = [
+        "A whole update each: forward, smoothed loss, backward, clipping, fused AdamW.",
+        "Shuffled batches hold as many sentences as ours on average, padded to the longest.",
+    ]
+    ratios = {name: speed[OURS] / v for name, v in speed.items() if name != OURS}
+    return Report(command, [table], ratios, notes)
+
+
+def bucketed_batches(data: Prepared, plan: Plan) -> list[Batch]:
+    """Some of our batches: every length has its chance."""
+    batches = TokenBatches(data.train.lengths, plan.batch_tokens).epoch(0)
+    return [data.train.batch(indices) for indices in batches[: plan.updates]]
+
+
+def shuffled_batches(data: Prepared, plan: Plan) -> list[Batch]:
+    """What a plain loop over a shuffled data set gets."""
+    n_batches = len(TokenBatches(data.train.lengths, plan.batch_tokens).epoch(0))
+    order = np.random.default_rng(0).permutation(len(data.train))
+    return [data.train.batch(part) for part in np.array_split(order, n_batches)[: plan.updates]]
+
+
+def _turn(update: Callable[[Batch], None], batches: list[Batch]) -> Run:
+    def run() -> None:
+        for batch in batches:
+            update(batch)
+
+    return run
+
+
+def _our_update(model: Transformer, plan: Plan) -> Callable[[Batch], None]:
+    objective = Objective(model, plan.smoothing)
+    optimizers = build_optimizers(model, "adamw", RATE, RATE, 0.01, (0.9, 0.98))
+
+    def update(batch: Batch) -> None:
+        train_step(objective, optimizers, [batch], [0], rate_factor=1.0, clip=CLIP)
+
+    return update
+
+
+def _plain_update(peer: nn.Module, plan: Plan) -> Callable[[Batch], None]:
+    optimizer = torch.optim.AdamW(peer.parameters(), RATE, (0.9, 0.98), fused=True)
+
+    def update(batch: Batch) -> None:
+        peer.train()
+        logits = peer(*batch.inputs).flatten(0, 1)
+        smoothing = plan.smoothing
+        F.cross_entropy(
+            logits, batch.labels.flatten(), ignore_index=IGNORE, label_smoothing=smoothing
+        ).backward()
+        nn.utils.clip_grad_norm_(peer.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return update

@@ -1,0 +1,218 @@
+"""A checkpoint is a folder: weights, settings, subwords, and what a run needs to go on.
+
+    model.safetensors   settings.toml   *.spm   [training.safetensors, training.json]
+    manifest.json       the SHA-256 of every other file, written last
+
+It is written beside its target, flushed to the disk, then renamed: it exists whole or not at all.
+Nothing here unpickles.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from glassformer.config import RunSettings
+from glassformer.data.tokenizer import Tokenizer
+from glassformer.errors import CheckpointError
+
+WEIGHTS, SETTINGS, MANIFEST = "model.safetensors", "settings.toml", "manifest.json"
+STATE_TENSORS, STATE_VALUES = "training.safetensors", "training.json"
+SUBWORDS = ".spm"
+PARTIAL = ".partial-"
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What a run needs besides the weights: tensors by name, and plain values."""
+
+    tensors: dict[str, Tensor]
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    settings: RunSettings
+    weights: dict[str, Tensor]
+    tokenizers: dict[str, Tokenizer] = field(default_factory=dict)  # by side; empty for a task
+    training: TrainingState | None = None
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        yield WEIGHTS, save(self.weights)
+        yield SETTINGS, self.settings.to_toml().encode()
+        for side, tokenizer in self.tokenizers.items():
+            yield side + SUBWORDS, tokenizer.model
+        if self.training is not None:
+            yield STATE_TENSORS, save(self.training.tensors)
+            yield STATE_VALUES, json.dumps(self.training.values, indent=2).encode()
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter and kept buffer once, a tied one under its first name."""
+    kept = model.state_dict(keep_vars=True)
+    unique = {id(tensor): name for name, tensor in reversed(kept.items())}
+    return {name: kept[name].detach() for name in kept if name in set(unique.values())}
+
+
+def set_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Put `weights_of` a like model into this one."""
+    expected = {name: tuple(tensor.shape) for name, tensor in weights_of(model).items()}
+    given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    if expected != given:
+        name = min(n for n in expected | given if expected.get(n) != given.get(n))
+        raise CheckpointError(
+            f"The weights are of another model: {name} is {given.get(name, 'absent')}.",
+            f"This model has {expected.get(name, 'no such tensor')} there.",
+            "Load a checkpoint with the settings that lie in its folder.",
+        )
+    model.load_state_dict(weights, strict=False)  # what is tied is missing, and set by its twin
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write a checkpoint to `folder`, which must not exist yet."""
+    partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
+    partial.mkdir(parents=True)
+    try:
+        digests: dict[str, str] = {}
+        for name, content in checkpoint.files():
+            _write_flushed(partial / name, content)
+            digests[name] = sha256(content).hexdigest()
+        _write_flushed(partial / MANIFEST, json.dumps(digests, indent=2).encode())
+        _flush_folder(partial)
+        partial.rename(folder)
+        _flush_folder(folder.parent)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise CheckpointError(
+            f"The checkpoint {folder.name} could not be written: {error.strerror}.",
+            "Nothing of it was kept; the checkpoints before it are whole.",
+            "Make room or mend the permissions, then go on with --resume.",
+        ) from error
+
+
+def read(folder: Path, training: bool = False) -> Checkpoint:
+    """Read a checkpoint, every byte checked; with `training`, the state of its run too."""
+    contents = _verified(folder, training)
+    tokenizers = {
+        name.removesuffix(SUBWORDS): Tokenizer(content)
+        for name, content in contents.items()
+        if name.endswith(SUBWORDS)
+    }
+    state = None
+    if training and STATE_TENSORS in contents:
+        values = json.loads(contents[STATE_VALUES])
+        state = TrainingState(load(contents[STATE_TENSORS]), values)
+    settings = RunSettings.from_toml(contents[SETTINGS].decode())
+    return Checkpoint(settings, load(contents[WEIGHTS]), tokenizers, state)
+
+
+def average(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of several checkpoints of one run (§6.1)."""
+    total: dict[str, Tensor] = {}
+    for folder in checkpoints:
+        for name, tensor in read(folder).weights.items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
+
+
+def _verified(folder: Path, training: bool) -> dict[str, bytes]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise CheckpointError(
+            f"{folder} is not a checkpoint.",
+            f"It has no {MANIFEST}, which every complete checkpoint has.",
+            "Name the folder of a run, or one of the step-… folders in it.",
+        )
+    digests: dict[str, str] = json.loads(path.read_bytes())
+    contents: dict[str, bytes] = {}
+    for name, digest in digests.items():
+        if not training and name in (STATE_TENSORS, STATE_VALUES):
+            continue
+        content = (folder / name).read_bytes() if (folder / name).is_file() else b""
+        if sha256(content).hexdigest() != digest:
+            raise CheckpointError(
+                f"The checkpoint {folder.name} is damaged: {name}.",
+                f"Its {len(content):,} bytes are not those that were written.",
+                "Use another checkpoint of the run, or copy this one again from its origin.",
+            )
+        contents[name] = content
+    return contents
+
+
+def _write_flushed(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class RunFolder:
+    """The checkpoints of one run, `step-00001000` and so on, with links `latest` and `best`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def steps(self) -> list[Path]:
+        """Complete checkpoints, the oldest first."""
+        return sorted(p for p in self.path.glob("step-*") if (p / MANIFEST).is_file())
+
+    def save(self, checkpoint: Checkpoint, step: int, is_best: bool, keep: int) -> Path:
+        """Write, point the links at it, and let all but the last `keep` and the best go."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for debris in self.path.glob(f"{PARTIAL}*"):  # of a run that was killed while it wrote
+            shutil.rmtree(debris)
+        folder = self.path / f"step-{step:08d}"
+        if not (folder / MANIFEST).is_file():
+            write(checkpoint, folder)
+        self._link("latest", folder)
+        if is_best:
+            self._link("best", folder)
+        kept = {folder.name for folder in self.steps()[-keep:]}
+        if (self.path / "best").is_symlink():
+            kept.add((self.path / "best").readlink().name)
+        for old in self.steps():
+            if old.name not in kept:  # renamed first: half of a checkpoint must not look like one
+                shutil.rmtree(old.rename(self.path / f"{PARTIAL}{old.name}"))
+        return folder
+
+    def newest(self, notice: Callable[[str], None]) -> Checkpoint:
+        """The latest checkpoint with its training state; a damaged one is named and passed over."""
+        for folder in reversed(self.steps()):
+            try:
+                checkpoint = read(folder, training=True)
+            except CheckpointError as error:
+                notice(f"{error.what} Going back to the checkpoint before it.")
+            else:
+                return checkpoint
+        raise CheckpointError(
+            f"{self.path} holds no checkpoint to go on from.",
+            "A run saves its first one at its first validation.",
+            "Start it without --resume.",
+        )
+
+    def _link(self, name: str, folder: Path) -> None:
+        fresh = self.path / f".{name}-{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(folder.name)
+        fresh.replace(self.path / name)
+
+
+def find(path: Path) -> Path:
+    """The checkpoint that a user means: the folder itself, or a run's best, or its latest."""
+    candidates = [path, path / "best", path / "latest", *reversed(RunFolder(path).steps())]
+    return next((c for c in candidates if (c / MANIFEST).is_file()), path)

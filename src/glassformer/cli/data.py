@@ -1,0 +1,75 @@
+"""`glassformer data`: which sets there are, getting them, and what a recipe makes of one."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from glassformer.cli.progress import Fetching
+from glassformer.cli.train import read_recipe
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def data() -> None:
+    """Named sets lie in $GLASSFORMER_DATA or in your cache, or are downloaded into it."""
+
+
+@app.command("list")
+def list_sets() -> None:
+    """The named sets, and the data that is embedded."""
+    from glassformer.data import datasets, tasks
+
+    table = Table("name", "what", "splits", "terms")
+    for name in datasets.names():
+        sheet = datasets.manifest(name)
+        table.add_row(name, sheet.title, ", ".join(sheet.splits), sheet.licence)
+    table.add_row(
+        "grammar", "English and French with word alignments, embedded", "train, valid, test", ""
+    )
+    table.add_row(", ".join(tasks.TASKS), "synthetic tasks, made up as needed", "train, valid", "")
+    Console(width=110).print(table)
+
+
+@app.command()
+def get(name: Annotated[str, typer.Argument(help="A set that `data list` shows.")]) -> None:
+    """Find a set's files, or download them; check every one."""
+    from glassformer.data import datasets
+
+    with Fetching() as progress:
+        found = datasets.get(name, progress)
+    for split, files in found.items():
+        print(f"{split}: {files}")
+
+
+@app.command()
+def show(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml")],
+    changes: Annotated[list[str] | None, typer.Argument(metavar="[SECTION.NAME=VALUE]...")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
+    examples: Annotated[int, typer.Option(min=0, help="Examples to print.")] = 3,
+) -> None:
+    """Prepare a recipe's data and tell of it: examples, subwords, lengths, batches, padding."""
+    from glassformer.data.batching import TokenBatches
+    from glassformer.data.prepare import prepare
+
+    settings = read_recipe(recipe, changes or [], skip_bad)
+    prepared = prepare(settings, settings.train.threads)
+    batches = TokenBatches(prepared.train.lengths, settings.data.batch_tokens, settings.train.seed)
+    epoch = batches.epoch(0)
+    lengths = prepared.train.lengths
+    print(
+        f"examples    {len(prepared.train):,} to train on, {len(prepared.valid):,} to validate on"
+    )
+    print(f"left out    {prepared.left_out:,} longer than {settings.data.max_length} subwords")
+    for side, tokenizer in prepared.tokenizers.items():
+        print(f"subwords    {len(tokenizer):,} ({side}, {settings.data.subwords})")
+    print(f"tokens      {' + '.join(f'{n:,}' for n in lengths.sum(0))} in an epoch")
+    print(f"lengths     {' and '.join(f'{n:.1f}' for n in lengths.mean(0))} on average")
+    print(f"batches     {len(epoch):,} of at most {settings.data.batch_tokens:,} tokens a side")
+    print(f"padding     {batches.padding(epoch).share:.1%}")
+    for row in prepared.valid_rows[:examples]:
+        print("\n" + "\n".join(f"  {text}" for text in row))

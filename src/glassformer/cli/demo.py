@@ -1,0 +1,80 @@
+"""`glassformer demo`: a translator trained on the embedded grammar, and a look inside it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glassformer.cli.train import carry_out, read_recipe, say
+
+if TYPE_CHECKING:
+    from glassformer.pipeline import Translator
+
+SHOWN = 6
+
+
+def demo(
+    run: Annotated[Path, typer.Option(help="Where the trained model is kept.")] = Path("runs/demo"),
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SECTION.NAME=VALUE]...", help="Settings to change."),
+    ] = None,
+) -> None:
+    """Train an English to French translator in about three minutes, and show what it does.
+
+    A second time it starts at once, with the model that the first time trained.
+    """
+    if (run / "best").exists():
+        say(f"using the model in {run}; remove that folder to train again")
+    else:
+        resume = (run / "latest").exists()
+        carry_out(read_recipe(recipe(), changes or []), run, resume=resume)
+    from glassformer.pipeline import load
+
+    show(load(run), run)
+
+
+def recipe() -> Path:
+    """The demo's settings, which come with the package so that it works anywhere."""
+    return Path(__file__).with_name("demo.toml")
+
+
+def show(translator: "Translator", run: Path) -> None:
+    """Held-out translations and their score, alignments and theirs, and what to try next."""
+    from glassformer.data import grammar
+    from glassformer.evaluate.bleu import bleu
+    from glassformer.inspect.alignment import cross_attention as attention_of
+    from glassformer.inspect.alignment import error_rates, links, word_attention
+    from glassformer.inspect.figures import alignment_figure
+
+    pairs = list(grammar.pairs("test", 1_000))
+    said = translator.translate([pair.source for pair in pairs])
+    print("Combinations of words that were never trained on:\n")
+    for pair, answer in list(zip(pairs, said, strict=True))[:SHOWN]:
+        print(f"  english    {pair.source}\n  says       {answer}\n  reference  {pair.target}\n")
+    score = bleu(said, [pair.target for pair in pairs])
+    exact = sum(a == pair.target for a, pair in zip(said, pairs, strict=True)) / len(pairs)
+    print(f"BLEU {score:.1f} on {len(pairs):,} such sentences, {exact:.1%} of them to the letter")
+
+    head = next(iter(error_rates(translator, list(grammar.pairs("valid", 100)))))
+    rate = error_rates(translator, pairs[:200])[head]
+    print(f"alignment error rate {rate:.1%} of cross-attention ({head}, chosen on other sentences)")
+    pair = max(pairs[:50], key=lambda pair: len(pair.source_words))
+    words = word_attention(
+        attention_of(translator, pair)[head.layer, head.head], translator, pair, head.shift
+    )
+    right = len(links(words) & pair.alignment)
+    picture = run / "alignment.png"
+    title = f"{head}: {right} of {len(pair.target_words)} words linked rightly (frames: the truth)"
+    alignment_figure(words, pair.source_words, pair.target_words, pair.alignment, title, picture)
+    print(f"its attention beside the true alignment: {picture}\n")
+    print(NEXT.format(run=run))
+
+
+NEXT = """\
+Next:
+  glassformer describe tiny                  what such a model is made of
+  glassformer train recipes/reverse.toml     an encoder learns to reverse, in a minute
+  glassformer data list                      real data to train on
+  glassformer train recipes/multi30k.toml    a translator of picture captions
+"""

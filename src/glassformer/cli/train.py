@@ -1,0 +1,119 @@
+"""`glassformer train`: a recipe carried out."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.cli.progress import Bar
+from glassformer.config import RunSettings, parse_changes
+from glassformer.errors import SettingsError
+
+if TYPE_CHECKING:
+    from glassformer.data.prepare import Prepared
+    from glassformer.train.validate import Evaluate
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="The settings of a run.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SECTION.NAME=VALUE]...", help="Settings to change."),
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Where checkpoints and the log go. [runs/RECIPE]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run.")] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
+    verify_resume: Annotated[
+        bool,
+        typer.Option("--verify-resume", help="Prove that --resume goes on to the same bits."),
+    ] = False,
+) -> None:
+    """Train what RECIPE.toml describes; Ctrl-C saves and stops, --resume goes on."""
+    settings = read_recipe(recipe, changes or [], skip_bad)
+    carry_out(settings, run or Path("runs") / recipe.stem, resume, verify_resume)
+
+
+def read_recipe(recipe: Path, changes: list[str], skip_bad: bool = False) -> RunSettings:
+    if not recipe.is_file():
+        raise SettingsError(
+            f"There is no recipe {recipe}.",
+            "A recipe is a TOML file with sections [model], [data] and [train].",
+            "Look into recipes/ for examples.",
+        )
+    settings = RunSettings.from_toml(recipe.read_text())
+    settings = settings.replace(**parse_changes(changes))
+    return settings.replace(data={"skip_bad": True}) if skip_bad else settings
+
+
+def carry_out(
+    settings: RunSettings, folder: Path, resume: bool = False, verify_resume: bool = False
+) -> None:
+    """Prepare, train, tell; in every process that torchrun started."""
+    from glassformer.data.prepare import prepare
+    from glassformer.train.distributed import world
+    from glassformer.train.loop import start
+    from glassformer.train.loop import train as run_loop
+    from glassformer.train.verify import verify_resume as verify
+
+    if (folder / "latest").exists() and not resume and not verify_resume:
+        raise SettingsError(
+            f"{folder} holds a run already.",
+            "A new run in its place would lose it.",
+            f"Go on with it (--resume), or name another place: --run {folder}-2.",
+        )
+    with world() as processes:
+        data = processes.first_alone(lambda: prepare(settings, settings.train.threads))
+        if processes.leads:
+            _say_of(data)
+        if verify_resume:
+            verify(data, say)
+            return
+        run = start(data, folder, processes, resume, say)
+        evaluate = _evaluate(data)
+        if not processes.leads:
+            run_loop(run, evaluate)
+            return
+        s, at = settings.train, run.position
+        with Bar("training", s.max_steps, at.step, s.max_minutes, at.seconds) as bar:
+            reason = run_loop(run, evaluate, bar.record)
+        say(f"stopped after {at.step:,} updates: {reason}")
+        say(f"checkpoints: {folder}/best, {folder}/latest")
+        if run.signal is not None:
+            raise typer.Exit(128 + run.signal)  # 130 for Ctrl-C, as a shell has it
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _say_of(data: "Prepared") -> None:
+    sizes = ", ".join(f"{side} {len(t):,}" for side, t in data.tokenizers.items())
+    say(f"{len(data.train):,} examples to train on, {len(data.valid):,} to validate on")
+    if data.left_out:
+        say(f"{data.left_out:,} longer than {data.settings.data.max_length} subwords left out")
+    if sizes:
+        say(f"subwords: {sizes}")
+
+
+def _evaluate(data: "Prepared") -> "Evaluate | None":
+    """BLEU, where a translator is to be judged by it."""
+    from glassformer.evaluate.bleu import bleu_of
+    from glassformer.pipeline import Translator
+
+    if data.settings.train.metric != "bleu":
+        return None
+    if data.settings.model.kind != "translator" or not data.valid_rows:
+        raise SettingsError(
+            f"train.metric = 'bleu' does not go with a {data.settings.model.kind} "
+            f"on {data.settings.data.name!r}.",
+            "BLEU compares translations of text.",
+            "Set train.metric = 'accuracy' or 'loss'.",
+        )
+
+    def evaluate(model: Any) -> dict[str, float]:
+        return {"bleu": bleu_of(Translator(model, data.tokenizers, data.settings), data.valid_rows)}
+
+    return evaluate

@@ -1,0 +1,1 @@
+"""How good what a model says is."""

@@ -1,0 +1,98 @@
+"""One process or many: who I am, what we add up, and weights that may be spread over all of us.
+
+torchrun starts the processes and says who is who; without it there is one.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from glassformer.model.stack import Stack
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class World:
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """The one process that writes files and speaks."""
+        return self.rank == 0
+
+    def sum(self, *values: float) -> list[float]:
+        """Each value added up over all processes."""
+        if self.size == 1:
+            return list(values)
+        totals = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(totals)
+        return totals.tolist()
+
+    def any(self, value: bool) -> bool:
+        return self.sum(float(value))[0] > 0
+
+    def wait(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+    def first_alone(self, work: Callable[[], T]) -> T:
+        """Work whose result is kept on disk: one process does it, the others then find it done."""
+        if not self.leads:
+            self.wait()
+        done = work()
+        if self.leads:
+            self.wait()
+        return done
+
+
+ALONE = World()
+
+
+@contextmanager
+def world() -> Iterator[World]:
+    """The processes that torchrun started, joined for the length of the block."""
+    if "RANK" not in os.environ:
+        yield ALONE
+        return
+    dist.init_process_group("gloo")
+    try:
+        yield World(dist.get_rank(), dist.get_world_size())
+    finally:
+        dist.destroy_process_group()
+
+
+def spread(objective: nn.Module, world: World, fully_shard: bool) -> nn.Module:
+    """The module to call in training: itself alone, in DDP, or sharded by FSDP2 layer by layer."""
+    if world.size == 1:
+        return objective
+    if not fully_shard:
+        return nn.parallel.DistributedDataParallel(objective)
+    from torch.distributed.fsdp import fully_shard as shard
+
+    mesh = dist.device_mesh.init_device_mesh("cpu", (world.size,))
+    for stack in [m for m in objective.modules() if isinstance(m, Stack)]:
+        for layer in stack.layers:
+            shard(layer, mesh=mesh)
+    shard(objective, mesh=mesh)  # in place
+    return objective
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor gathered from all processes, each of which must ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def like(tensor: Tensor, pattern: Any) -> Tensor:
+    """A whole tensor spread as `pattern` is."""
+    if not isinstance(pattern, DTensor):
+        return tensor
+    return distribute_tensor(tensor, pattern.device_mesh, pattern.placements)

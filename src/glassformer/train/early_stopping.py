@@ -1,0 +1,26 @@
+"""The best score so far, and when to stop waiting for a better one."""
+
+from dataclasses import dataclass
+
+HIGHER_IS_BETTER = {"loss": False, "bleu": True, "accuracy": True}
+
+
+@dataclass
+class EarlyStopping:
+    metric: str
+    patience: int | None = None
+    best: float | None = None
+    waited: int = 0  # validations since the best
+
+    def better(self, score: float) -> bool:
+        """Take a validation's score; is it the best so far?"""
+        sign = 1 if HIGHER_IS_BETTER[self.metric] else -1
+        if self.best is None or sign * score > sign * self.best:
+            self.best, self.waited = score, 0
+            return True
+        self.waited += 1
+        return False
+
+    @property
+    def should_stop(self) -> bool:
+        return self.patience is not None and self.waited >= self.patience

@@ -1,0 +1,56 @@
+"""What happened, line by line: JSON always, TensorBoard on request."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import MissingPackageError
+
+Record = dict[str, Any]
+
+
+class Log:
+    """Appends records to `log.jsonl`, and tells them to `report`.
+
+    A resumed run first drops what came after its checkpoint.
+    """
+
+    def __init__(
+        self, folder: Path, step: int, tensorboard: bool, report: Callable[[Record], None]
+    ) -> None:
+        self.path, self._report = folder / "log.jsonl", report
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = [record for record in read(self.path) if record["step"] <= step]
+        self.path.write_text("".join(map(_line, kept)))
+        self._board = _tensorboard(folder, step) if tensorboard else None
+
+    def write(self, record: Record) -> None:
+        with self.path.open("a") as file:
+            file.write(_line(record))
+        self._report(record)
+        if self._board is not None:
+            for name, value in record.items():
+                if isinstance(value, int | float) and name != "step":
+                    self._board(name, value, record["step"])
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a log; a last line cut short by a crash is none."""
+    if not path.is_file():
+        return []
+    lines = path.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def _line(record: Record) -> str:
+    return json.dumps(record) + "\n"
+
+
+def _tensorboard(folder: Path, step: int) -> Callable[[str, float, int], None]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingPackageError("tensorboard", "train.tensorboard", "tensorboard") from None
+    writer: Any = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
+    return writer.add_scalar

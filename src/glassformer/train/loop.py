@@ -1,0 +1,222 @@
+"""The training loop: start or resume a run, update, validate, save, stop for a reason."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.checkpoint import Checkpoint, RunFolder, set_weights, weights_of
+from glassformer.config import RunSettings
+from glassformer.data.batch import Batch, prefetch
+from glassformer.data.batching import TokenBatches
+from glassformer.data.prepare import Prepared
+from glassformer.errors import TrainingError
+from glassformer.model.build import build
+from glassformer.train.distributed import World, spread, whole
+from glassformer.train.early_stopping import EarlyStopping
+from glassformer.train.log import Log, Record
+from glassformer.train.optimizer import build_optimizers
+from glassformer.train.schedule import factor
+from glassformer.train.signals import stop_signals
+from glassformer.train.state import MovingAverage, Position, capture, restore
+from glassformer.train.step import Objective, Update, train_step
+from glassformer.train.validate import Evaluate, validate
+
+Report = Callable[[Record], None]
+
+
+@dataclass
+class Run:
+    """Everything that an update or a validation touches."""
+
+    settings: RunSettings
+    data: Prepared
+    folder: RunFolder
+    world: World
+    model: Any
+    objective: nn.Module
+    optimizers: list[torch.optim.Optimizer]
+    stopping: EarlyStopping
+    average: MovingAverage | None
+    position: Position = field(default_factory=Position)
+    signal: int | None = None  # that ended it
+
+
+def start(
+    data: Prepared, folder: Path, world: World, resume: bool, notice: Callable[[str], None]
+) -> Run:
+    """A run at its beginning, or where its newest whole checkpoint left it."""
+    settings, s = data.settings, data.settings.train
+    torch.set_num_threads(s.threads)
+    torch.manual_seed(s.seed)
+    model = build(settings.model)
+    saved = RunFolder(folder).newest(notice) if resume else None
+    if saved is not None:
+        set_weights(model, saved.weights)
+    objective = spread(Objective(model, s.label_smoothing, s.compile), world, s.fully_shard)
+    rates = s.learning_rate, s.muon_rate
+    optimizers = build_optimizers(model, s.optimizer, *rates, s.weight_decay, (s.beta1, s.beta2))
+    average = MovingAverage(model, s.ema) if s.ema else None
+    stopping = EarlyStopping(s.metric, s.patience)
+    place = RunFolder(folder)
+    run = Run(settings, data, place, world, model, objective, optimizers, stopping, average)
+    if saved is not None and saved.training is not None:
+        run.position = restore(saved.training, model, optimizers)
+        run.stopping = EarlyStopping(**saved.training.values["stopping"])
+    return run
+
+
+def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda record: None) -> str:
+    """Update until there is a reason to stop, and give it.
+
+    `evaluate` scores what the model says (BLEU); of itself the loop knows loss and accuracy.
+    `report` is told every record that goes into the log.
+    """
+    s, at, world = run.settings.train, run.position, run.world
+    tell = Log(run.folder.path, at.step, s.tensorboard, report).write if world.leads else report
+    meter = Meter(at.seconds)
+    with stop_signals() as signals:
+        if at.unvalidated:
+            conclude(run, evaluate, tell)
+        for at.epoch, at.batch, batches in prefetch(updates(run)):
+            if reason := ending(run):
+                return reason
+            at.step += 1
+            rate = factor(s.schedule, at.step, s.warmup, s.max_steps)
+            seeds = (draw_seed(s.seed, at.step, world.rank + i * world.size) for i in count())
+            update = train_step(
+                run.objective, run.optimizers, batches, seeds, rate, s.clip, world, s.precision
+            )
+            if run.average is not None:
+                run.average.update(run.model, at.step)
+            at.labels += update.labels
+            at.seconds = meter.add(update, batches)
+            at.unvalidated = at.step % s.validate_every == 0 or ending(run) is not None
+            if at.step % s.log_every == 0:
+                tell({"step": at.step, "epoch": at.epoch, **meter.read()})
+            if world.any(bool(signals)):
+                save(run, inference_weights(run), is_best=False)
+                run.signal = signals[0] if signals else SIGTERM  # another process may have got it
+                return f"signal {run.signal}"
+            if at.unvalidated:
+                conclude(run, evaluate, tell)
+    raise AssertionError("epochs do not end")
+
+
+def ending(run: Run) -> str | None:
+    """Why the run is over, if it is."""
+    s, at = run.settings.train, run.position
+    if at.step >= s.max_steps:
+        return f"{s.max_steps:,} updates"
+    if s.max_minutes is not None and run.world.any(at.seconds >= 60 * s.max_minutes):
+        return f"{s.max_minutes:g} minutes"
+    if run.stopping.should_stop:
+        return f"no better {s.metric} in {s.patience} validations"
+    return None
+
+
+def updates(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:
+    """From where the run stands: this process's batches of each update, and where it then stands.
+
+    An update takes `accumulate` batches from every process. What is left of an epoch and is too
+    little for one more comes in the next epoch, in another order.
+    """
+    data, s, world = run.settings.data, run.settings.train, run.world
+    size = s.accumulate * world.size
+    order = TokenBatches(run.data.train.lengths, data.batch_tokens, s.seed)
+    first = run.position.batch
+    for epoch in count(run.position.epoch):
+        batches = order.epoch(epoch)
+        if len(batches) < size:
+            raise TrainingError(
+                f"An epoch has {len(batches)} batches, one update takes {size}.",
+                "An update takes train.accumulate batches from every process.",
+                "Lower train.accumulate or data.batch_tokens, or start fewer processes.",
+            )
+        for end in range(first + size, len(batches) + 1, size):
+            mine = range(end - size + world.rank, end, world.size)
+            yield (
+                epoch,
+                end,
+                [run.data.train.batch(batches[i], draw_seed(s.seed, epoch, i)) for i in mine],
+            )
+        first = 0
+
+
+def draw_seed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+
+
+class Meter:
+    """What the log says of the updates since it was last read."""
+
+    def __init__(self, seconds: float) -> None:
+        self._before, self._began = seconds, time.perf_counter()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._loss = self._norm = 0.0
+        self._updates = self._labels = self._real = self._cells = 0
+        self._since, self._rate = time.perf_counter(), 0.0
+
+    def add(self, update: Update, batches: list[Batch]) -> float:
+        """Takes an update; gives the seconds that the run has lasted."""
+        self._updates += 1
+        self._labels += update.labels
+        self._loss += update.loss * update.labels
+        self._norm += update.gradient_norm
+        self._rate = update.rate
+        for real, cells in (batch.padding for batch in batches):
+            self._real, self._cells = self._real + real, self._cells + cells
+        return self._before + time.perf_counter() - self._began
+
+    def read(self) -> Record:
+        record = {
+            "train_loss": self._loss / self._labels,
+            "labels_per_second": self._labels / (time.perf_counter() - self._since),
+            "gradient_norm": self._norm / self._updates,
+            "learning_rate": self._rate,
+            "padding": 1 - self._real / self._cells,
+            "seconds": self._before + time.perf_counter() - self._began,
+        }
+        self._reset()
+        return record
+
+
+def inference_weights(run: Run) -> dict[str, Tensor]:
+    """What a checkpoint holds: the average, if one is kept. Every process must ask."""
+    averaged = run.average.weights if run.average is not None else {}
+    return {n: whole(averaged.get(n, w)).clone() for n, w in weights_of(run.model).items()}
+
+
+def conclude(run: Run, evaluate: Evaluate | None, tell: Report) -> None:
+    """Validate, note whether it is the best yet, and save."""
+    s, data, at, world = run.settings.train, run.settings.data, run.position, run.world
+    weights = inference_weights(run)
+    scores: dict[str, float] = {}
+    if world.leads:
+        scores = validate(
+            run.settings.model, weights, run.data.valid, data.batch_tokens, evaluate,
+            s.attention_entropy,
+        )  # fmt: skip
+    (score,) = world.sum(scores[s.metric] if world.leads else 0.0)
+    is_best = run.stopping.better(score)
+    at.unvalidated = False
+    save(run, weights, is_best)
+    tell({"step": at.step, "epoch": at.epoch, **{f"valid_{n}": v for n, v in scores.items()},
+          "best": is_best, "seconds": at.seconds})  # fmt: skip
+
+
+def save(run: Run, weights: dict[str, Tensor], is_best: bool) -> None:
+    state = capture(run.model, run.optimizers, run.position, run.stopping, run.average)
+    if run.world.leads:
+        checkpoint = Checkpoint(run.settings, weights, run.data.tokenizers, state)
+        run.folder.save(checkpoint, run.position.step, is_best, run.settings.train.keep)
+    run.world.wait()

@@ -1,0 +1,74 @@
+"""Cross-entropy with label smoothing (§5.4), and the output projection inside it.
+
+The logits of a batch are the largest tensor of training, several times over: logits, their
+softmax, its gradient. Here they exist for a few hundred positions at a time, and each chunk's
+gradient is taken while it is still in the processor's cache.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.data.batch import IGNORE
+
+CHUNK_CELLS = 2**21  # logits at a time: 8 MiB of them
+
+
+def smoothed_loss(
+    features: Float[Tensor, "*B D"],
+    output: nn.Linear,
+    labels: Int[Tensor, "*B"],
+    smoothing: float = 0.0,
+) -> tuple[Float[Tensor, ""], int]:
+    """The sum of -Σ q(k) log p(k) over all positions that ask something, and their number.
+
+    q is 1 - ε on the label and ε spread over the whole vocabulary. A sum, not a mean: whoever adds
+    up several batches divides once, by all of their positions.
+    """
+    asked = labels != IGNORE
+    features, labels = features[asked], labels[asked]
+    bias = output.bias if output.bias is not None else output.weight.new_zeros(())
+    total: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        features, output.weight, bias, labels, smoothing
+    )
+    return total, labels.numel()
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Logits, loss and gradients chunk by chunk, all on the way forward."""
+
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float
+    ) -> Tensor:
+        rows = max(1, CHUNK_CELLS // weight.size(0))
+        learning = any(ctx.needs_input_grad)
+        gradients = [torch.zeros_like(t) for t in (x, weight, bias)] if learning else []
+        room = x.new_empty(min(rows, len(x)), weight.size(0))
+        total = x.new_zeros(())
+        for i in range(0, len(x), rows):
+            x_i, labels_i = x[i : i + rows], labels[i : i + rows, None]
+            logits = torch.mm(x_i, weight.t(), out=room[: len(x_i)]).add_(bias)
+            normaliser = logits.logsumexp(1, keepdim=True)
+            total += normaliser.sum() - (1 - smoothing) * logits.gather(1, labels_i).sum()
+            total -= smoothing * logits.mean(1).sum()
+            if learning:  # p - q, in place
+                p = logits.sub_(normaliser).exp_()
+                error = p.sub_(smoothing / weight.size(0))
+                error.scatter_add_(
+                    1, labels_i, error.new_full((1, 1), smoothing - 1).expand_as(labels_i)
+                )
+                torch.mm(error, weight, out=gradients[0][i : i + rows])
+                gradients[1].addmm_(error.t(), x_i)
+                if bias.dim():
+                    gradients[2] += error.sum(0)
+        ctx.save_for_backward(*gradients)
+        return total
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return (*(gradient * upstream[0] for gradient in ctx.saved_tensors), None, None)

@@ -1,0 +1,53 @@
+"""The learning rate as a function of the step: a factor between 0 and 1 on the peak rate.
+
+Every schedule climbs linearly over the warm-up and is at its peak when it ends.
+"""
+
+from collections.abc import Callable
+from math import cos, pi, sqrt
+
+Schedule = Callable[[int], float]
+
+
+def inverse_sqrt(step: int, warmup: int, total: int) -> float:
+    """√(warmup / step): Equation 3 of the paper, up to the constant that is the peak rate."""
+    return sqrt(warmup / step)
+
+
+def cosine(step: int, warmup: int, total: int) -> float:
+    """Half a cosine down to 0 at the last step."""
+    return (1 + cos(pi * _progress(step, warmup, total))) / 2
+
+
+def linear(step: int, warmup: int, total: int) -> float:
+    """A straight line down to 0 at the last step."""
+    return 1 - _progress(step, warmup, total)
+
+
+def constant(step: int, warmup: int, total: int) -> float:
+    """The peak rate throughout."""
+    return 1.0
+
+
+def _progress(step: int, warmup: int, total: int) -> float:
+    return min(1.0, (step - warmup) / max(1, total - warmup))
+
+
+SCHEDULES = {
+    "inverse-sqrt": inverse_sqrt,
+    "cosine": cosine,
+    "linear": linear,
+    "constant": constant,
+}
+
+
+def factor(name: str, step: int, warmup: int, total: int) -> float:
+    """The factor of update number `step`, which counts from 1."""
+    if step < warmup:
+        return step / warmup
+    return SCHEDULES[name](step, max(1, warmup), total)
+
+
+def paper_peak(d_model: int, warmup: int) -> float:
+    """The peak rate of Equation 3: d_model^-0.5 · warmup^-0.5."""
+    return 1 / sqrt(d_model * warmup)

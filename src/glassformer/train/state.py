@@ -1,0 +1,84 @@
+"""What a run must remember to go on to the same bits, and its way into a checkpoint and back.
+
+Random numbers are not in it: those of batch i of update s are drawn from (seed, s, i).
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.checkpoint import TrainingState
+from glassformer.train.distributed import like, whole
+from glassformer.train.early_stopping import EarlyStopping
+
+Optimizers = Sequence[torch.optim.Optimizer]
+
+
+@dataclass
+class Position:
+    """How far a run has come. `batch` counts within `epoch`, over all processes."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    seconds: float = 0.0
+    labels: int = 0
+    unvalidated: bool = False  # a validation is due, which a signal to stop put off
+
+
+class MovingAverage:
+    """An exponential average of the weights: average ← decay · average + (1 - decay) · weights."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {n: p.detach().clone() for n, p in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        """Early on the average is short, so that it forgets where the weights started."""
+        keep = min(self.decay, (1 + step) / (10 + step))
+        for name, parameter in model.named_parameters():
+            self.weights[name].lerp_(parameter, 1 - keep)
+
+
+def capture(
+    model: nn.Module,
+    optimizers: Optimizers,
+    position: Position,
+    stopping: EarlyStopping,
+    average: MovingAverage | None,
+) -> TrainingState:
+    """Tensors under `<what>/<parameter>`. Every process must call: they may be spread over all.
+
+    With an average, that is what the checkpoint holds as its weights, and the raw ones go here.
+    """
+    names = {id(p): name for name, p in model.named_parameters()}
+    tensors = {
+        f"{key}/{names[id(parameter)]}": whole(value).clone()
+        for optimizer in optimizers
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+    }
+    if average is not None:
+        tensors |= {f"raw/{n}": whole(p.detach()).clone() for n, p in model.named_parameters()}
+    return TrainingState(tensors, {"position": asdict(position), "stopping": asdict(stopping)})
+
+
+@torch.no_grad()
+def restore(saved: TrainingState, model: nn.Module, optimizers: Optimizers) -> Position:
+    """Put a captured state back, spread as the parameters are now."""
+    parameters = dict(model.named_parameters())
+    owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}
+    for path, tensor in saved.tensors.items():
+        key, _, name = path.partition("/")
+        parameter = parameters[name]
+        value: Tensor = like(tensor, parameter) if tensor.dim() else tensor
+        if key == "raw":
+            parameter.copy_(value)
+        else:
+            state: dict[str, Any] = owner[id(parameter)].state[parameter]
+            state[key] = value
+    return Position(**saved.values["position"])

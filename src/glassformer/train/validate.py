@@ -1,0 +1,57 @@
+"""How good the weights are that a checkpoint would hold."""
+
+from collections.abc import Callable
+from math import exp
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.checkpoint import set_weights
+from glassformer.config import ModelSettings
+from glassformer.data.batch import IGNORE, Examples
+from glassformer.data.batching import TokenBatches
+from glassformer.model.attention import record_attention
+from glassformer.model.build import build
+from glassformer.train.loss import smoothed_loss
+
+Evaluate = Callable[[nn.Module], dict[str, float]]
+
+
+@torch.no_grad()
+def validate(
+    settings: ModelSettings,
+    weights: dict[str, Tensor],
+    examples: Examples,
+    batch_tokens: int,
+    evaluate: Evaluate | None,
+    entropy: bool = False,
+) -> dict[str, float]:
+    """Loss without smoothing, perplexity, accuracy with the true past given, and `evaluate`'s."""
+    model: Any = build(settings).eval()
+    set_weights(model, weights)
+    batches = TokenBatches(examples.lengths, batch_tokens).epoch(0, shuffle=False)
+    loss, right, labels = 0.0, 0, 0
+    for indices in batches:
+        batch = examples.batch(indices)
+        features = model.features(*batch.inputs)
+        total, n = smoothed_loss(features, model.output, batch.labels)
+        asked = batch.labels != IGNORE
+        right += int((model.output(features[asked]).argmax(-1) == batch.labels[asked]).sum())
+        loss, labels = loss + float(total), labels + n
+    scores = {"loss": loss / labels, "accuracy": 100 * right / labels}
+    scores["perplexity"] = exp(min(scores["loss"], 700.0))
+    if entropy:
+        scores |= attention_entropy(model, examples.batch(batches[len(batches) // 2]).inputs)
+    return scores | (evaluate(model) if evaluate is not None else {})
+
+
+def attention_entropy(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, float]:
+    """Nats per query, the mean over a batch, of each head of each attention."""
+    with record_attention(model) as maps:
+        model(*inputs)
+    entropies: dict[str, float] = {}
+    for name, (weights,) in maps.items():
+        by_head = torch.special.entr(weights).sum(-1).mean((0, 2))
+        entropies |= {f"entropy/{name}/{head}": float(e) for head, e in enumerate(by_head)}
+    return entropies
