@@ -17,7 +17,7 @@ from glassformer.config import RunSettings
 from glassformer.data.batch import Batch, prefetch
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
-from glassformer.errors import TrainingError
+from glassformer.errors import SettingsError, TrainingError
 from glassformer.model.build import build
 from glassformer.train.distributed import World, spread, whole
 from glassformer.train.early_stopping import EarlyStopping
@@ -54,6 +54,12 @@ def start(
 ) -> Run:
     """A run at its beginning, or where its newest whole checkpoint left it."""
     settings, s = data.settings, data.settings.train
+    if s.fully_shard and s.optimizer == "muon":
+        raise SettingsError(
+            "train.fully_shard = true does not go with train.optimizer = 'muon'.",
+            "Muon orthogonalises whole matrices, which no process then holds.",
+            "Set train.optimizer = 'adamw', or leave train.fully_shard out.",
+        )
     torch.set_num_threads(s.threads)
     torch.manual_seed(s.seed)
     model = build(settings.model)

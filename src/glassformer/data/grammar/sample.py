@@ -1,0 +1,360 @@
+"""Trees drawn at random from what may be said."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeVar
+
+from glassformer.data.grammar.lexicon import ADJECTIVES, BE, SAY, THINK
+from glassformer.data.grammar.tree import (
+    PEOPLE,
+    Adjunct,
+    Both,
+    Clause,
+    Gap,
+    Nominal,
+    NounPhrase,
+    Pronoun,
+    Sentence,
+)
+from glassformer.data.grammar.usage import (
+    ADJECTIVES_OF,
+    COLOURS_OF,
+    DEEDS_IN,
+    DONE_BY,
+    DONE_TO,
+    ECHOES,
+    FAMILY,
+    FEELINGS,
+    FREQUENCIES_IN,
+    LIKING,
+    LINKS,
+    MOSTLY_YES,
+    OTHERS,
+    OWNED,
+    OWNERS,
+    PASSING,
+    PERSONS,
+    PLACED,
+    PLACES,
+    POLARITIES,
+    PRONOUNS,
+    REPORTS,
+    SINGULAR_ONLY,
+    TENSES,
+    TENSES_OF_QUESTIONS,
+    TENSES_OF_RELATIVES,
+    TIMES_IN,
+    UNCOUNTED,
+    VERBS_IN,
+    WHOLES,
+    concerns_people,
+    determiners,
+)
+from glassformer.data.grammar.words import (
+    BECAUSE,
+    FUTURE,
+    GENERIC,
+    IF,
+    NOT,
+    PAST,
+    POSSESSIVES,
+    PRESENT,
+    PROGRESSIVE,
+    THE,
+    THEY,
+    WHAT,
+    WHEN,
+    WHEN_CLAUSE,
+    WHERE,
+    WHICH,
+    WHO,
+    WHY,
+    YES,
+    YES_NO,
+    Noun,
+    Polarity,
+    Preposition,
+    Question,
+    Tense,
+    Verb,
+)
+
+T = TypeVar("T")
+
+_FEW = 0.08  # plurals among places and companions
+
+
+class Sampler:
+    """Draws sentences, the same ones from the same seed on every machine.
+
+    Only `Random.random` is used: Python promises to keep its sequence, and that of no other draw.
+    A "rich" clause may have relative clauses, owners and expressions of time.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self._random = Random(seed).random
+
+    def sentence(self) -> Sentence:
+        return self._pick(_PATTERNS)(self)
+
+    def _pick(self, options: Sequence[T]) -> T:
+        return options[int(self._random() * len(options))]
+
+    def _chance(self, probability: float) -> bool:
+        return self._random() < probability
+
+    # Sentences
+
+    def _statement(self) -> Sentence:
+        tense = self._pick(TENSES)
+        clause = self._clause(self._pick(VERBS_IN[tense]), tense, rich=True)
+        clause.time_first = clause.time is not None and self._chance(0.4)
+        return Sentence(clause)
+
+    def _yes_or_no(self) -> Sentence:
+        tense = self._pick(TENSES_OF_QUESTIONS)
+        return self._asked(YES_NO, self._pick(VERBS_IN[tense]), tense, rich=True)
+
+    def _who_does(self) -> Sentence:
+        tense = self._pick(TENSES_OF_QUESTIONS)
+        verb = self._pick(VERBS_IN[tense])
+        return Sentence(self._clause(verb, tense, YES, Gap(), rich=True), WHO)
+
+    def _whom_or_what(self) -> Sentence:
+        tense = self._pick(TENSES_OF_RELATIVES)
+        verb = self._pick([v for v in VERBS_IN[tense] if v.objects])
+        only_people = verb.objects[-1].kind in PEOPLE
+        whom = only_people or (concerns_people(verb.objects) and self._chance(0.5))
+        return self._asked(WHO if whom else WHAT, verb, tense, object=Gap())
+
+    def _which(self) -> Sentence:
+        tense = self._pick(TENSES_OF_RELATIVES)
+        verb = self._pick([v for v in VERBS_IN[tense] if v.objects])
+        nouns = [noun for noun in verb.objects if noun.kind not in SINGULAR_ONLY]
+        asked = self._phrase(nouns or verb.objects, known=True)
+        asked.determiner = WHICH
+        sentence = self._asked(YES_NO, verb, tense, object=Gap(asked.agreement, asked.noun))
+        sentence.asked = asked
+        return sentence
+
+    def _where(self) -> Sentence:
+        tense = self._pick((PROGRESSIVE, PAST, FUTURE))
+        verb = self._pick([v for v in VERBS_IN[tense] if {*v.prepositions} & PLACES])
+        return self._asked(WHERE, verb, tense, placed=False)
+
+    def _where_is(self) -> Sentence:
+        nouns, _ = self._pick(PLACED)
+        subject = self._phrase(nouns, known=True, rich=True)
+        return Sentence(Clause(subject, BE, self._pick((PRESENT, PAST))), WHERE)
+
+    def _when(self) -> Sentence:
+        tense = self._pick((PAST, FUTURE))
+        return self._asked(WHEN, self._pick(DEEDS_IN[tense]), tense)
+
+    def _why(self) -> Sentence:
+        tense = self._pick((PRESENT, PROGRESSIVE, PAST))
+        return self._asked(WHY, self._pick(VERBS_IN[tense]), tense)
+
+    def _asked(
+        self,
+        question: Question,
+        verb: Verb,
+        tense: Tense,
+        object: Gap | None = None,
+        rich: bool = False,
+        placed: bool = True,
+    ) -> Sentence:
+        subject = None if verb is BE else self._subject(verb.subjects, known=True, rich=rich)
+        return Sentence(self._clause(verb, tense, YES, subject, object, rich, placed), question)
+
+    def _linked(self) -> Sentence:
+        link, first_tense, second_tense = self._pick(LINKS)
+        verb = self._pick((VERBS_IN if link is IF else DEEDS_IN)[first_tense])
+        subject = self._subject(PERSONS, known=True, rich=False) if verb is BE else None
+        polarity = YES if link is WHEN_CLAUSE else self._pick(MOSTLY_YES)
+        first = self._clause(verb, first_tense, polarity, subject)
+        verb = BE if link is BECAUSE else self._pick(DEEDS_IN[second_tense])
+        echoes = link is BECAUSE or (link is IF and self._chance(0.5))
+        subject = self._echo(first.subject) if echoes else None
+        second = self._clause(verb, second_tense, self._pick(MOSTLY_YES), subject)
+        return Sentence(first, link=link, second=second)
+
+    def _reported(self) -> Sentence:
+        tense, said = self._pick(REPORTS)
+        clause = self._clause(self._pick((THINK, SAY)), tense, YES)
+        clause.content = self._clause(self._pick(VERBS_IN[said]), said)
+        return Sentence(clause)
+
+    # Clauses
+
+    def _clause(
+        self,
+        verb: Verb,
+        tense: Tense,
+        polarity: Polarity | None = None,
+        subject: Nominal | None = None,
+        object: Gap | None = None,
+        rich: bool = False,
+        placed: bool = True,
+    ) -> Clause:
+        """All that the verb asks for and some that it allows, but for what is given."""
+        polarity = polarity or self._pick(POLARITIES[verb.aspect][tense])
+        if verb is BE:
+            return self._being(tense, polarity, subject, rich)
+        subject = subject or self._subject(verb.subjects, polarity is not YES, rich)
+        clause = Clause(subject, verb, tense, polarity)
+        if verb.recipients:
+            clause.recipient = self._recipient(subject, verb.recipients)
+        if verb.objects:
+            clause.object = object or self._object(clause, rich)
+        if placed and verb.prepositions:
+            self._add_adjunct(clause, 0.35 if rich else 0.1)
+        if rich:
+            self._add_adverb(clause)
+        return clause
+
+    def _being(
+        self, tense: Tense, polarity: Polarity, subject: Nominal | None, rich: bool
+    ) -> Clause:
+        """Tired, or in the garden."""
+        if subject is None and self._chance(0.3):
+            nouns, prepositions = self._pick(PLACED)
+            subject, preposition = self._subject(nouns, True, rich), self._pick(prepositions)
+            place = Adjunct(preposition, self._phrase(preposition.nouns, True, plurals=_FEW))
+            return Clause(subject, BE, tense, polarity, adjunct=place)
+        if isinstance(subject, Gap) and subject.noun is not None:
+            predicate = self._pick(ADJECTIVES_OF[subject.noun])
+        elif subject is not None:
+            predicate = self._pick(FEELINGS)
+        else:
+            lasting = tense is not FUTURE and polarity in (YES, NOT)
+            predicate = self._pick(ADJECTIVES if lasting else PASSING)
+            subject = self._subject(predicate.nouns, True, rich, described=True)
+        return Clause(subject, BE, tense, polarity, predicate=predicate)
+
+    def _add_adjunct(self, clause: Clause, probability: float) -> None:
+        if clause.verb.needs_place or self._chance(probability):
+            preposition = self._pick(clause.verb.prepositions)
+            clause.adjunct = Adjunct(preposition, self._complement(clause, preposition))
+
+    def _complement(self, clause: Clause, preposition: Preposition) -> NounPhrase | Pronoun:
+        if concerns_people(preposition.nouns) and self._chance(0.5):
+            return self._somebody_else(clause.subject)
+        return self._phrase(preposition.nouns, known=self._chance(0.7), plurals=_FEW)
+
+    def _add_adverb(self, clause: Clause) -> None:
+        """How often, or when; "never" and "no longer" say it already."""
+        if clause.verb.aspect == "state":
+            return
+        frequencies, times = FREQUENCIES_IN[clause.tense], TIMES_IN[clause.tense]
+        if frequencies and clause.polarity is YES and self._chance(0.2):
+            clause.frequency = self._pick(frequencies)
+        elif times and clause.polarity in (YES, NOT) and self._chance(0.25):
+            clause.time = self._pick(times)
+
+    # Subjects, objects, recipients
+
+    def _subject(
+        self, nouns: Sequence[Noun], known: bool, rich: bool, described: bool = False
+    ) -> Nominal:
+        if concerns_people(nouns) and self._chance(0.3):
+            return Pronoun(self._pick(PRONOUNS))
+        if self._chance(0.07):
+            return self._both(nouns)
+        return self._phrase(nouns, known, rich, described)
+
+    def _echo(self, subject: Nominal) -> Pronoun:
+        """Feminine plurals have none: "they" is masculine here."""
+        return Pronoun(ECHOES.get(subject.agreement) or self._pick(PRONOUNS))
+
+    def _somebody_else(self, subject: Nominal) -> Pronoun:
+        others = OTHERS[subject.word] if isinstance(subject, Pronoun) else PRONOUNS
+        return Pronoun(self._pick(others))
+
+    def _both(self, nouns: Sequence[Noun]) -> Nominal:
+        first, second = (self._phrase(nouns, known=True, described=True) for _ in range(2))
+        return first if first.noun is second.noun else Both(first, second)
+
+    def _object(self, clause: Clause, rich: bool) -> Nominal:
+        nouns, is_negated = clause.verb.objects, clause.polarity is not YES
+        if self._chance(0.2) and not isinstance(clause.recipient, Pronoun):
+            if concerns_people(nouns):
+                return self._somebody_else(clause.subject)
+            if nouns[0].kind not in UNCOUNTED:
+                return Pronoun(THEY)
+        if clause.verb in LIKING:
+            return self._liked(nouns, rich and not is_negated)
+        if not is_negated and self._chance(0.05):
+            return self._both(nouns)
+        # A relative clause behind a negated indefinite would want the subjunctive.
+        return self._phrase(nouns, rich=rich and not is_negated)
+
+    def _liked(self, nouns: Sequence[Noun], rich: bool) -> NounPhrase:
+        """Cats in general, or this one, but not some of them."""
+        if self._chance(0.6):
+            return self._phrase(nouns, known=True, rich=rich)
+        noun = self._pick([noun for noun in nouns if noun.kind not in FAMILY])
+        return NounPhrase(noun, GENERIC, plural=noun.kind not in UNCOUNTED)
+
+    def _recipient(self, subject: Nominal, nouns: Sequence[Noun]) -> NounPhrase | Pronoun:
+        if self._chance(0.5):
+            return self._somebody_else(subject)
+        return self._phrase(nouns, known=self._chance(0.6))
+
+    # Noun phrases
+
+    def _phrase(
+        self,
+        nouns: Sequence[Noun],
+        known: bool = False,
+        rich: bool = False,
+        described: bool = False,
+        plurals: float = 0.3,
+    ) -> NounPhrase:
+        """One of the nouns with all that belongs to it; `described` ones get no adjective."""
+        noun = self._pick(nouns)
+        plural = noun.kind not in SINGULAR_ONLY and self._chance(plurals)
+        phrase = NounPhrase(noun, self._pick(determiners(noun, plural, known)), plural)
+        if noun in OWNED and self._chance(0.2):
+            phrase.determiner = self._pick(POSSESSIVES)
+            if rich and self._chance(0.5):
+                phrase.determiner, phrase.owner = THE, self._owner(noun)
+        if not described and ADJECTIVES_OF[noun] and self._chance(0.35 if rich else 0.15):
+            self._add_adjectives(phrase)
+        if rich and noun.kind not in FAMILY and self._chance(0.12):
+            phrase.relative = self._relative(phrase)
+        return phrase
+
+    def _owner(self, noun: Noun) -> NounPhrase:
+        return self._phrase(WHOLES if noun.kind == "part" else OWNERS, known=True, plurals=0.0)
+
+    def _add_adjectives(self, phrase: NounPhrase) -> None:
+        adjective = self._pick(ADJECTIVES_OF[phrase.noun])
+        if not adjective.precedes:
+            phrase.after = adjective
+            return
+        phrase.before = adjective
+        if COLOURS_OF[phrase.noun] and self._chance(0.25):
+            phrase.after = self._pick(COLOURS_OF[phrase.noun])
+
+    def _relative(self, phrase: NounPhrase) -> Clause | None:
+        """Who is tired, who sees the king, whom the king sees; None where nothing fits."""
+        noun, tense = phrase.noun, self._pick(TENSES_OF_RELATIVES)
+        gap, by, to = Gap(phrase.agreement, noun), DONE_BY[noun, tense], DONE_TO[noun, tense]
+        if not phrase.before and not phrase.after and ADJECTIVES_OF[noun] and self._chance(0.2):
+            return self._being(self._pick((PRESENT, PAST)), self._pick(MOSTLY_YES), gap, rich=False)
+        if by and self._chance(0.5):
+            return self._clause(self._pick(by), tense, subject=gap)
+        return self._clause(self._pick(to), tense, object=gap) if to else None
+
+
+_PATTERNS: Sequence[Callable[[Sampler], Sentence]] = (
+    *(Sampler._statement,) * 22,
+    *(Sampler._yes_or_no,) * 4,
+    *(Sampler._who_does,) * 2,
+    *(Sampler._whom_or_what,) * 2,
+    *(Sampler._which,) * 3,
+    *(Sampler._linked,) * 6,
+    *(Sampler._reported,) * 2,
+    *(Sampler._where, Sampler._where_is, Sampler._when, Sampler._why),
+)

@@ -1,0 +1,71 @@
+"""Training and test sentences that differ by construction: some words never meet in training.
+
+A combination is a verb or an adjective with a noun that it goes with. One in twenty is kept for
+"valid" and one in twenty for "test"; training sentences hold neither, and every sentence of another
+split holds at least one of its own. So no sentence is in two splits, and a translator is asked for
+pairs of words that it has never seen together.
+"""
+
+from collections.abc import Iterator
+
+from glassformer.data.grammar.lexicon import BE
+from glassformer.data.grammar.tree import Both, Clause, Gap, Nominal, NounPhrase, Sentence
+from glassformer.data.grammar.words import Adjective, Noun, Verb
+
+SPLITS = ("train", "valid", "test")
+Combination = tuple[Verb | Adjective, Noun]
+
+
+def split_of(combination: Combination) -> str:
+    """A Latin square: the held-out nouns of a word are evenly spaced, so none loses all of its."""
+    word, noun = combination
+    return {0: "test", 10: "valid"}.get((7 * word.rank + noun.rank) % 20, "train")
+
+
+def belongs(sentence: Sentence, split: str) -> bool:
+    splits = {split_of(combination) for combination in combinations(sentence)}
+    return splits <= {"train", split} and (split == "train" or split in splits)
+
+
+def combinations(sentence: Sentence) -> Iterator[Combination]:
+    """Every verb or adjective of a sentence with each noun that it is said of."""
+    yield from _of_clause(sentence.clause)
+    yield from _of_nominal(sentence.asked)
+    if sentence.second is not None:
+        yield from _of_clause(sentence.second)
+
+
+def _of_clause(clause: Clause) -> Iterator[Combination]:
+    if clause.verb is not BE:
+        for nominal in (clause.subject, clause.object, clause.recipient):
+            yield from ((clause.verb, noun) for noun in _nouns(nominal))
+    if clause.predicate is not None:
+        yield from ((clause.predicate, noun) for noun in _nouns(clause.subject))
+    complement = clause.adjunct.complement if clause.adjunct else None
+    for nominal in (clause.subject, clause.object, clause.recipient, complement):
+        yield from _of_nominal(nominal)
+    if clause.content is not None:
+        yield from _of_clause(clause.content)
+
+
+def _nouns(nominal: Nominal | None) -> list[Noun]:
+    match nominal:
+        case NounPhrase():
+            return [nominal.noun]
+        case Both():
+            return [nominal.first.noun, nominal.second.noun]
+        case Gap(noun=Noun() as noun):
+            return [noun]
+    return []
+
+
+def _of_nominal(nominal: Nominal | None) -> Iterator[Combination]:
+    if isinstance(nominal, Both):
+        yield from _of_nominal(nominal.first)
+        yield from _of_nominal(nominal.second)
+    if isinstance(nominal, NounPhrase):
+        adjectives = (nominal.before, nominal.after)
+        yield from ((adjective, nominal.noun) for adjective in adjectives if adjective is not None)
+        yield from _of_nominal(nominal.owner)
+        if nominal.relative is not None:
+            yield from _of_clause(nominal.relative)
