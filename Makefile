@@ -23,11 +23,8 @@ check: setup
 test: check
 	$(BIN)/pytest --cov --cov-report=term
 
-demo:
-	@echo "make demo: there is nothing to train with yet." >&2
-	@echo "  why:  the demo arrives with the training loop; today Glassformer is the model alone." >&2
-	@echo "  next: make setup && .venv/bin/glassformer describe tiny" >&2
-	@exit 1
+demo: setup
+	$(BIN)/glassformer demo
 
 clean:
 	rm -rf $(VENV) build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

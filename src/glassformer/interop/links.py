@@ -9,6 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from glassformer.errors import InputError
+from glassformer.model.norm import LayerNorm
+
 ALL = slice(None)
 
 
@@ -56,5 +59,11 @@ def linear_links(ours: nn.Linear, theirs: nn.Linear, rows: slice = ALL) -> Itera
 
 
 def norm_links(ours: nn.Module, theirs: nn.LayerNorm) -> Iterable[Link]:
-    for mine, name in zip(ours.parameters(), ("weight", "bias"), strict=True):
-        yield Link(mine, getattr(theirs, name))
+    if not isinstance(ours, LayerNorm) or theirs.bias is None:
+        raise InputError(
+            f"{type(ours).__name__} cannot be linked to {theirs}.",
+            "Both must be layer norms with a gain and a bias.",
+            "Build with norm='layer-norm'.",
+        )
+    yield Link(ours.gain, theirs.weight)
+    yield Link(ours.bias, theirs.bias)

@@ -20,7 +20,8 @@ def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
     """A MarianMTModel that computes what `model` does, for sentences of up to `max_length`.
 
     Marian lays its sines and cosines in two halves where the paper interleaves them, so its table
-    of positions is replaced. Its attention has biases; where ours has none they are zero.
+    of positions is replaced; that table is not among what Marian saves. Its attention has biases;
+    where ours has none they are zero.
     """
     try:
         from transformers import MarianConfig, MarianMTModel
@@ -57,6 +58,9 @@ def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
             attn_implementation="sdpa",
         )
     )
+    if encoder.embedding is decoder.embedding:  # Marian itself shares only what the output shares
+        for stack in (theirs.model.encoder, theirs.model.decoder):
+            stack.embed_tokens = theirs.model.shared
     theirs.to(encoder.embedding.weight.dtype).train(model.training)
     send(marian_links(model, theirs), theirs)
     table = sinusoids(torch.arange(max_length), d_model)

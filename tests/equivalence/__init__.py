@@ -1,0 +1,1 @@
+"""What holds across files: for every variant, against every oracle."""

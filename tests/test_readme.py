@@ -1,0 +1,54 @@
+"""What the README shows is what happens."""
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from glassformer.config import RunSettings
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_python_of_the_readme_runs() -> None:
+    result = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert result.attempted >= 6
+    assert result.failed == 0
+
+
+def test_the_commands_that_are_shown_with_their_output_print_it() -> None:
+    shown = re.findall(r"```\n\$ glassformer (.+)\n((?:.|\n)*?)```", README)
+    assert shown
+    for command, output in shown:
+        run = [sys.executable, "-m", "glassformer", *command.split()]
+        said = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout
+        assert said == output
+
+
+def test_equation_1_of_the_readme_is_that_of_the_code() -> None:
+    (block,) = re.findall(r"```python\n(scores = .*?)```", README, re.DOTALL)
+    code = (ROOT / "src/glassformer/model/attention.py").read_text()
+    assert "".join(f"    {line}\n" for line in block.splitlines()) in code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("command", re.findall(r"glassformer train (recipes/\S+)", README))
+def test_the_recipes_that_are_named_exist(command: str) -> None:
+    assert (ROOT / command).is_file()
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda p: p.name)
+def test_every_recipe_reads_and_begins_with_what_it_is(recipe: Path) -> None:
+    text = recipe.read_text()
+    assert text.startswith("# ")
+    RunSettings.from_toml(text)
