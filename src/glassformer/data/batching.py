@@ -35,7 +35,7 @@ class TokenBatches:
     """
 
     def __init__(self, lengths: NDArray[np.integer], budget: int, seed: int = 0) -> None:
-        self.lengths = lengths.reshape(len(lengths), -1)
+        self.lengths = lengths[:, None] if lengths.ndim == 1 else lengths
         self.budget, self.seed = budget, seed
 
     def epoch(self, number: int, shuffle: bool = True) -> list[Indices]:

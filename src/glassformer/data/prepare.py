@@ -24,7 +24,7 @@ from glassformer.data.corpus import Corpus, Row, TextFiles
 from glassformer.data.download import sha256_of
 from glassformer.data.ragged import Ragged, RaggedWriter
 from glassformer.data.tokenizer import PAD, Tokenizer
-from glassformer.errors import DataError
+from glassformer.errors import DataError, SettingsError
 
 CHUNK = 20_000  # rows tokenised at a time
 TEXT = "uint8"  # the bytes of a text, kept beside its subwords where these are drawn anew
@@ -51,23 +51,52 @@ class Prepared:
 
 
 def prepare(settings: RunSettings, threads: int = 2) -> Prepared:
+    check(settings)
     if settings.data.name in tasks.TASKS:
         return _prepare_task(settings)
-    kind, data = settings.model.kind, settings.data
-    train, valid = (find_text(settings, split) for split in ("train", "valid"))
+    train = find_text(settings, "train")
     tokenizers = _tokenizers(train, settings)
-    labels = tuple(sorted({row[-1] for row in train.rows()})) if kind == "classifier" else ()
+    is_classifier = settings.model.kind == "classifier"
+    labels = tuple(sorted({row[-1] for row in train.rows()})) if is_classifier else ()
     settings = settings.replace(
-        data=data.replace(labels=labels).model_dump(),
+        data={"labels": labels},
         model=_with_vocabularies(settings, tokenizers, max(2, len(labels))),
     )
+    data, valid = settings.data, find_text(settings, "valid")
     store = partial(_stored, settings=settings, tokenizers=tokenizers, threads=threads)
     few = Text(
         lambda: islice(valid.rows(), data.valid_examples), f"{valid.identity} {data.valid_examples}"
     )
     (train_examples, left_out), (valid_examples, _) = store(train), store(few, drawn=False)
+    for split, examples in (("train", train_examples), ("valid", valid_examples)):
+        if not len(examples):
+            raise DataError(
+                f"No example to {split} on is left.",
+                f"All of them have more than data.max_length = {data.max_length} subwords.",
+                "Raise data.max_length.",
+            )
     rows = list(few.rows())
     return Prepared(settings, train_examples, valid_examples, rows, tokenizers, left_out)
+
+
+def check(settings: RunSettings) -> None:
+    """Refuse data and a kind of model that do not go together."""
+    kind, data = settings.model.kind, settings.data
+    made_up = data.name in tasks.TASKS
+    valid = ("translator", "tagger") if made_up else ("translator", "classifier", "language-model")
+    valid = ("translator", "language-model") if data.name == "grammar" else valid
+    if kind not in valid:
+        raise SettingsError(
+            f"model.kind = {kind!r} does not go with data.name = {data.name!r}.",
+            "A task is answered in place or said; text is translated, classified or continued.",
+            f"Set model.kind = {' or '.join(map(repr, valid))}.",
+        )
+    if made_up and data.longest < 2:
+        raise SettingsError(
+            f"data.longest = {data.longest} does not go with data.name = {data.name!r}.",
+            "The sequences of a task are 2 symbols long or longer.",
+            "Set data.longest to 2 or more.",
+        )
 
 
 def find_text(settings: RunSettings, split: str) -> Text:
@@ -78,11 +107,11 @@ def find_text(settings: RunSettings, split: str) -> Text:
         code = b"".join(p.read_bytes() for p in sorted(Path(grammar.__file__).parent.glob("*.py")))
         rows = partial(_grammar_rows, split, count)
         return Text(rows, f"grammar {split} {count} {sha256(code).hexdigest()}")
-    corpus = Corpus(_files(settings, split), skip_bad=data.skip_bad)
-    digests = [sha256_of(path) for path in corpus.files.paths]
-    return Text(
-        lambda: corpus, f"{digests} {corpus.files.columns} {corpus.files.start} {corpus.files.stop}"
-    )
+    corpus = Corpus(_files(settings, split), skip_bad=data.skip_bad, labels=data.labels or None)
+    files = corpus.files
+    digests = [sha256_of(path) for path in files.paths]
+    how = files.layout, files.columns, files.start, files.stop, data.skip_bad, data.labels
+    return Text(lambda: corpus, f"{digests} {how}")
 
 
 def _grammar_rows(split: str, count: int) -> Iterator[Row]:
@@ -175,7 +204,10 @@ def _stored(
             return [sides[side][i] for i in rows.tolist()]
         strings = [texts[side][i].tobytes().decode() for i in rows.tolist()]
         drawn = of_side[side].sample(strings, data.subword_sampling, seed + side)
-        return [ids[: data.max_length] for ids in drawn]
+        return [  # a split that is too long is not taken: a text cut short would teach to stop
+            ids if len(ids) <= data.max_length else sides[side][i]
+            for i, ids in zip(rows.tolist(), drawn, strict=True)
+        ]
 
     return Examples(kind, sides, resample), left_out
 
@@ -227,7 +259,12 @@ def _made(made_of: str, make: Callable[[Path], None]) -> Path:
         shutil.rmtree(partial_folder, ignore_errors=True)
         partial_folder.mkdir(parents=True)
         make(partial_folder)
-        partial_folder.rename(folder)
+        try:
+            partial_folder.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process was faster
+                raise
+            shutil.rmtree(partial_folder)
     return folder
 
 

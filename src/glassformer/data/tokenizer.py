@@ -1,6 +1,6 @@
 """Text to subwords and back, through sentencepiece."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from io import BytesIO
 from threading import Thread
@@ -37,9 +37,10 @@ class Tokenizer:
         `byte_fallback` spells characters never seen as bytes, at the price of 256 entries.
         """
         written = BytesIO()
+        failed: list[Exception] = []
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
+                sentence_iterator=_remembering(sentences, failed),
                 model_writer=written,
                 vocab_size=vocab_size,
                 model_type=kind,
@@ -55,6 +56,8 @@ class Tokenizer:
                 minloglevel=2,
             )
         except RuntimeError as error:
+            if failed:  # in reading the text, which sentencepiece would not tell
+                raise failed[0] from None
             raise DataError(
                 f"No vocabulary of {vocab_size} subwords could be learned.",
                 f"sentencepiece says: {str(error).strip()}",
@@ -83,7 +86,7 @@ class Tokenizer:
                 ids = self._pieces.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)
                 drawn.append(ids)
 
-        sentencepiece.set_random_generator_seed(seed % 2**32)
+        sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # that number means none
         thread = Thread(target=draw)
         thread.start()
         thread.join()
@@ -100,3 +103,11 @@ class Tokenizer:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where in `text` each of its subwords stands, as characters from and to."""
         return self._pieces.encode(text, out_type="offset_mapping")["offsets"]
+
+
+def _remembering(sentences: Iterable[str], failed: list[Exception]) -> Iterator[str]:
+    try:
+        yield from sentences
+    except DataError as error:
+        failed.append(error)
+        raise

@@ -28,6 +28,9 @@ class Session:
         self.source_mask = self.source_mask[rows]
 
 
-def output_limit(source_length: int) -> int:
-    """As many tokens as no sane translation reaches: the paper's input length + 50 (§6.1)."""
-    return source_length + 50
+def output_limits(source: Int[Tensor, "B S"], pad_id: int) -> Int[Tensor, "B"]:
+    """As many tokens as no sane translation reaches: the paper's input length + 50 (§6.1).
+
+    By each sentence's own length, so that an answer does not depend on its neighbours.
+    """
+    return (source != pad_id).sum(1) + 50

@@ -1,6 +1,7 @@
 """The best score so far, and when to stop waiting for a better one."""
 
 from dataclasses import dataclass
+from math import isnan
 
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "accuracy": True}
 
@@ -15,7 +16,7 @@ class EarlyStopping:
     def better(self, score: float) -> bool:
         """Take a validation's score; is it the best so far?"""
         sign = 1 if HIGHER_IS_BETTER[self.metric] else -1
-        if self.best is None or sign * score > sign * self.best:
+        if self.best is None or isnan(self.best) or sign * score > sign * self.best:
             self.best, self.waited = score, 0
             return True
         self.waited += 1

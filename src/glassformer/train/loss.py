@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from glassformer.data.batch import IGNORE
 
@@ -31,7 +32,7 @@ def smoothed_loss(
     features, labels = features[asked], labels[asked]
     bias = output.bias if output.bias is not None else output.weight.new_zeros(())
     total: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        features, output.weight, bias, labels, smoothing
+        features, output.weight, bias, labels, smoothing, torch.is_grad_enabled()
     )
     return total, labels.numel()
 
@@ -42,10 +43,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        learning: bool,
     ) -> Tensor:
         rows = max(1, CHUNK_CELLS // weight.size(0))
-        learning = any(ctx.needs_input_grad)
         gradients = [torch.zeros_like(t) for t in (x, weight, bias)] if learning else []
         room = x.new_empty(min(rows, len(x)), weight.size(0))
         total = x.new_zeros(())
@@ -69,6 +75,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total
 
     @staticmethod
-    @torch.amp.custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(gradient * upstream[0] for gradient in ctx.saved_tensors), None, None)
+        gradients = (gradient * upstream[0] for gradient in ctx.saved_tensors)
+        return (*gradients, None, None, None)

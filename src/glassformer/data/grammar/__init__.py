@@ -18,7 +18,7 @@ from glassformer.errors import DataError
 
 __all__ = ["SPLITS", "AlignedPair", "pairs", "speak"]
 
-_LONGEST = 15  # English words, with punctuation
+_LONGEST = 14  # English words, with punctuation
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[AlignedPair]:

@@ -24,23 +24,22 @@ person:    child/children = enfant m, king = roi m, queen = reine f, doctor = m�
            nurse = infirmière f, baker = boulanger m, writer = écrivain m, friend = ami m
 kin:       brother = frère m, sister = sœur f, uncle = oncle m
 parent:    mother = mère f, father = père m
-animal:    cat = chat m, dog = chien m, horse = cheval m, bird = oiseau m, cow = vache f,
+animal:    cat = chat m, dog = chien m, horse = cheval m, bird = oiseau m,
            mouse/mice = souris f, owl = hibou/hiboux m, wolf/wolves = loup m, donkey = âne m
-text:      book = livre m, letter = lettre f, newspaper = journal m
+text:      book = livre m, letter = lettre f
 tale:      story = histoire f, song = chanson f
 garment:   hat = chapeau m, coat = manteau m, dress = robe f, shoe = chaussure f
-vehicle:   car = voiture f, bicycle = vélo m, boat = bateau m
-furniture: table = table f, chair = chaise f, lamp = lampe f
+vehicle:   car = voiture f, bicycle = vélo m
+furniture: table = table f, chair = chaise f
 object:    key = clé f, box = boîte f, knife/knives = couteau m, umbrella = parapluie m,
-           painting = tableau m, gift = cadeau m
+           gift = cadeau m
 plant:     flower = fleur f, tree = arbre m
-food:      apple = pomme f, orange = orange f, cake = gâteau m, egg = œuf m
+food:      apple = pomme f, cake = gâteau m, egg = œuf m
 staple:    bread = pain m, cheese = fromage m, meat = viande f
 drink:     water = eau f, milk = lait m, coffee = café m
 building:  house = maison f, castle = château m, church = église f, school = école f,
-           hospital = hôpital m, hotel = hôtel m, library = bibliothèque f, station = gare f
-place:     garden = jardin m, market = marché m, street = rue f, kitchen = cuisine f,
-           forest = forêt f
+           hospital = hôpital m, hotel = hôtel m, station = gare f
+place:     garden = jardin m, market = marché m, street = rue f, kitchen = cuisine f
 part:      door = porte f, window = fenêtre f
 """
 
@@ -53,13 +52,13 @@ _GROUPS = {
 
 # English | French | what it may stand before
 _PREPOSITIONS = """
-in          | dans     | house castle church hotel library kitchen garden forest street
+in          | dans     | house castle church hotel kitchen garden street
 behind      | derrière | building tree
 in front of | devant   | building tree door window
 near        | près de  | building tree window garden market
-at          | à        | market station school library hospital castle
-to          | à        | market station school library hospital castle church
-from        | de       | market station school library hospital castle church forest
+at          | à        | market station school hospital castle
+to          | à        | market station school hospital castle church
+from        | de       | market station school hospital castle church
 with        | avec     | people
 without     | sans     | people
 for         | pour     | people
@@ -74,10 +73,9 @@ big       | grand                   | animal wares plant building garden kitchen
 old       | vieux vieille vieil     | man woman person animal wares text building -child
 young     | jeune                   | human person horse dog cat -child
 beautiful | beau belle bel          | man woman queen actress horse bird garment tale castle house
-                                      church garden boat painting flower tree
+                                      church garden flower tree
 new       | nouveau nouvelle nouvel | doctor teacher student king queen baker friend wares text
                                       building
-pretty    | joli                    | girl woman dress hat flower song house garden bird box
 good      | bon bonne               | king doctor teacher student baker friend book tale staple
                                       coffee cake
 bad       | mauvais                 | king teacher student writer tale book coffee cheese
@@ -85,106 +83,91 @@ long      | long longue             | letter tale dress coat street table book
 """
 
 _ADJECTIVES_AFTER = """
-red         | rouge         | wares flower apple door -painting
-green       | vert          | wares apple door window -painting
-blue        | bleu          | wares flower bird door -painting
-yellow      | jaune         | wares flower bird -painting
-white       | blanc blanche | wares cat dog horse bird cow mouse flower owl -painting
-black       | noir          | wares cat dog horse bird cow wolf donkey -painting
+red         | rouge         | wares flower apple door
+green       | vert          | wares apple door window
+blue        | bleu          | wares flower bird door
+white       | blanc blanche | wares cat dog horse bird mouse flower owl
+black       | noir          | wares cat dog horse bird wolf donkey
 French      | français      | man woman king queen doctor teacher student actress nurse writer
-                              text tale car boat cheese
-English     | anglais       | man woman king queen doctor teacher student actress nurse writer
-                              text tale car boat dog
+                              text tale car cheese
 Italian     | italien       | man woman doctor teacher student actress nurse writer text tale car
-                              boat painting cheese coffee
+                              cheese coffee
 expensive   | cher          | wares house castle book cheese
-heavy       | lourd         | box table chair lamp coat book painting gift
 dirty       | sale          | garment vehicle table chair knife window kitchen street dog
-clean       | propre        | garment vehicle table chair knife window kitchen house
-empty       | vide          | box house castle church hotel street school library
+empty       | vide          | box house castle church hotel street school
 tired       | fatigué       | people dog horse donkey
 happy       | heureux       | people dog
 sad         | triste        | people tale dog donkey
 rich        | riche         | people -child
 sick        | malade        | people animal
-strong      | fort          | man woman boy girl brother sister horse donkey wolf coffee
 intelligent | intelligent   | people dog horse bird mouse owl
-famous      | célèbre       | actress writer doctor king queen book song painting castle hotel
-interesting | intéressant   | text tale painting library
-strange     | étrange       | text tale man woman person box house castle bird painting hat
-dangerous   | dangereux     | wolf dog street forest knife man horse
-shy         | timide        | human child student brother sister friend cat bird
+interesting | intéressant   | text tale
+strange     | étrange       | text tale man woman person box house castle bird hat
+dangerous   | dangereux     | wolf dog street knife man horse
 """
 
 # English, an irregular past after a slash | French | aspect | subjects | objects | adjuncts,
 # with `!` where the verb is not used without one
 _VERBS = """
-sleep/slept     | dormir       | activity | animate | | in behind near
-cry             | pleurer      | activity | people | | in behind with
-work            | travailler   | activity | people | | in at with near
-sing/sang       | chanter      | activity | people bird | | in behind with near
-dance           | danser       | activity | people | | in with without
-run/ran         | courir       | activity | animate -bird -owl | | in behind
-arrive          | arriver      | activity | people | | at with
-leave/left      | partir       | activity | people | | with without
-fall/fell       | tomber       | event    | animate object text -bird -owl | | in in_front_of
-come/came       | venir        | activity | people | | from! with!
-go/went         | aller        | activity | people | | to!
-stay            | rester       | activity | people cat dog | | in! near! with!
-wake/woke up    | se réveiller | activity | people cat dog bird owl | |
-hurry           | se dépêcher  | activity | people | |
-get/got dressed | se habiller  | activity | people | |
-eat/ate         | manger       | activity | people dog mouse | food staple | in with
-drink/drank     | boire        | activity | people | drink | in with
-see/saw         | voir         | perception| animate | animate building wares text tree
+sleep/slept     | dormir       | activity   | animate | | in behind near
+cry             | pleurer      | activity   | people | | in behind with
+work            | travailler   | activity   | people | | in at with near
+sing/sang       | chanter      | activity   | people bird | | in behind with near
+dance           | danser       | activity   | people | | in with without
+run/ran         | courir       | activity   | animate -bird -owl | | in behind
+arrive          | arriver      | activity   | people | | at with
+leave/left      | partir       | activity   | people | | with without
+fall/fell       | tomber       | event      | animate object text -bird -owl | | in in_front_of
+come/came       | venir        | activity   | people | | from! with!
+go/went         | aller        | activity   | people | | to!
+stay            | rester       | activity   | people cat dog | | in! near! with!
+wake/woke up    | se réveiller | activity   | people cat dog bird owl | |
+hurry           | se dépêcher  | activity   | people | |
+get/got dressed | se habiller  | activity   | people | |
+eat/ate         | manger       | activity   | people dog mouse | food staple | in with
+drink/drank     | boire        | activity   | people | drink | in with
+see/saw         | voir         | perception | animate | animate building wares text tree
                                             | in behind near
-hear/heard      | entendre     | perception| animate | animate song vehicle -mouse | in behind
-find/found      | trouver      | perception| people dog | portable animal bicycle child
+hear/heard      | entendre     | perception | animate | animate song vehicle -mouse | in behind
+find/found      | trouver      | perception | people dog | portable animal bicycle child
                                             | in under near
-lose/lost       | perdre       | event    | people | key hat umbrella shoe book letter cat dog
+lose/lost       | perdre       | event      | people | key hat umbrella shoe book letter cat dog
                                             bicycle knife gift | in at
-forget/forgot   | oublier      | event    | people | key hat umbrella coat book letter gift tale
+forget/forgot   | oublier      | event      | people | key hat umbrella coat book letter gift tale
                                             box |
-break/broke     | casser       | event    | people | lamp chair window table box egg umbrella |
-love            | aimer        | state    | people | animate text tale food staple drink garden
+love            | aimer        | state      | people | animate text tale food staple drink garden
                                             castle house car |
-hate            | détester     | state    | people | animate text tale food staple drink hospital
+hate            | détester     | state      | people | animate text tale food staple drink hospital
                                             hat dress |
-know/knew       | connaître    | state    | people | people tale book street castle |
-want            | vouloir      | state    | people | wares food staple drink cat dog horse bird
+know/knew       | connaître    | state      | people | people tale book street castle |
+want            | vouloir      | state      | people | wares food staple drink cat dog horse bird
                                             book flower |
-have/had        | avoir        | state    | people | wares food staple cat dog horse bird cow
+have/had        | avoir        | state      | people | wares food staple cat dog horse bird
                                             donkey text flower house castle garden |
-buy/bought      | acheter      | activity | people | wares food staple book newspaper horse cow
+buy/bought      | acheter      | activity   | people | wares food staple book horse
                                             house flower | at for with
-sell/sold       | vendre       | activity | people | wares food staple book newspaper horse cow
+sell/sold       | vendre       | activity   | people | wares food staple book horse
                                             house donkey | at in
-choose/chose    | choisir      | activity | people | garment vehicle object book song cat dog
+choose/chose    | choisir      | activity   | people | garment vehicle object book song cat dog
                                             horse flower cake table | for with
-look for        | chercher     | activity | people dog | animate portable bicycle -owl
+look for        | chercher     | activity   | people dog | animate portable bicycle -owl
                                             | in behind near under
-listen to       | écouter      | activity | people | person kin parent tale bird owl | in with
-wait for        | attendre     | activity | people | people letter | in at near in_front_of
-open            | ouvrir       | activity | people | door window box letter book umbrella gift |
-close           | fermer       | activity | people | door window box book umbrella |
-wash            | laver        | activity | people | garment vehicle window horse dog cow child
-                                            apple knife table | in
-draw/drew       | dessiner     | activity | people | human person animal plant house castle church
-                                            boat hat | in for
-follow          | suivre       | activity | animate | animate vehicle -mouse | in
-write/wrote     | écrire       | activity | people -child | book letter tale | in for
-help            | aider        | activity | people | people | in
-carry           | porter       | activity | people donkey | box table chair lamp gift painting
-                                            umbrella book bread flower |
+listen to       | écouter      | activity   | people | person kin parent tale bird owl | in with
+wait for        | attendre     | activity   | people | people letter | in at near in_front_of
+open            | ouvrir       | activity   | people | door window box letter book umbrella gift |
+follow          | suivre       | activity   | animate | animate vehicle -mouse | in
+write/wrote     | écrire       | activity   | people -child | book letter tale | in for
+help            | aider        | activity   | people | people | in
 """
 
 # The same, with a recipient.
 _GIVING = """
-give/gave       | donner       | activity | people | text garment object food cat dog flower |
-send/sent       | envoyer      | activity | people | letter newspaper book gift flower painting |
-show            | montrer      | activity | people | text wares animal house garden church flower |
-bring/brought   | apporter     | activity | people | food staple drink chair key umbrella hat coat
-                                            flower newspaper gift |
+give/gave       | donner       | activity   | people | text garment object food cat dog flower |
+send/sent       | envoyer      | activity   | people | letter book gift flower |
+show            | montrer      | activity   | people | text wares animal house garden church
+                                            flower |
+bring/brought   | apporter     | activity   | people | food staple drink chair key umbrella hat coat
+                                            flower gift |
 """
 
 

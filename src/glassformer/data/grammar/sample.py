@@ -202,11 +202,15 @@ class Sampler:
         if verb is BE:
             return self._being(tense, polarity, subject, rich)
         subject = subject or self._subject(verb.subjects, polarity is not YES, rich)
+        if isinstance(subject, NounPhrase) and subject.relative and subject.relative.verb is verb:
+            subject.relative = None  # the man who sings sings
         clause = Clause(subject, verb, tense, polarity)
         if verb.recipients:
             clause.recipient = self._recipient(subject, verb.recipients)
         if verb.objects:
             clause.object = object or self._object(clause, rich)
+        if isinstance(clause.object, NounPhrase) and clause.object.relative:
+            return clause  # what came next would seem to be part of the relative clause
         if placed and verb.prepositions:
             self._add_adjunct(clause, 0.35 if rich else 0.1)
         if rich:
@@ -321,7 +325,7 @@ class Sampler:
                 phrase.determiner, phrase.owner = THE, self._owner(noun)
         if not described and ADJECTIVES_OF[noun] and self._chance(0.35 if rich else 0.15):
             self._add_adjectives(phrase)
-        if rich and noun.kind not in FAMILY and self._chance(0.12):
+        if rich and noun.kind not in FAMILY and self._chance(0.1):
             phrase.relative = self._relative(phrase)
         return phrase
 
@@ -354,7 +358,7 @@ _PATTERNS: Sequence[Callable[[Sampler], Sentence]] = (
     *(Sampler._who_does,) * 2,
     *(Sampler._whom_or_what,) * 2,
     *(Sampler._which,) * 3,
-    *(Sampler._linked,) * 6,
+    *(Sampler._linked,) * 5,
     *(Sampler._reported,) * 2,
     *(Sampler._where, Sampler._where_is, Sampler._when, Sampler._why),
 )

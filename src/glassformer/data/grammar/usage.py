@@ -175,10 +175,10 @@ DONE_BY = _by_noun(lambda verb: verb.subjects)
 DONE_TO = _by_noun(lambda verb: verb.objects)
 ADJECTIVES_OF = {noun: [a for a in ADJECTIVES if noun in a.nouns] for noun in NOUNS}
 # Behind another in English and behind the noun in French: a small red car.
-_COLOURS = {"red", "green", "blue", "yellow", "white", "black", "French", "English", "Italian"}
+_COLOURS = {"red", "green", "blue", "white", "black", "French", "Italian"}
 COLOURS_OF = {noun: [a for a in ADJECTIVES_OF[noun] if a.english in _COLOURS] for noun in NOUNS}
 # Adjectives for what comes and goes: one may be no longer tired, but not no longer Italian.
-_STATES = {"tired", "happy", "sad", "rich", "sick", "dirty", "clean", "empty", "dangerous"}
+_STATES = {"tired", "happy", "sad", "rich", "sick", "dirty", "empty", "dangerous"}
 PASSING = [a for a in ADJECTIVES if a.english in _STATES]
 FEELINGS = [a for a in PASSING if {*select("people -child")} <= {*a.nouns}]
 DEEDS_IN = {t: [v for v in VERBS_IN[t] if v.aspect not in ("state", "being")] for t in TENSES}

@@ -1,0 +1,464 @@
+"""Settings to examples: made once, made anew when anything changes, and nothing lost unsaid."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer.config import RunSettings
+from glassformer.data import datasets, grammar, prepare, tasks
+from glassformer.data.corpus import TextFiles
+from glassformer.data.prepare import Prepared
+from glassformer.data.tokenizer import PAD, UNK, Tokenizer
+from glassformer.errors import DataError, GlassformerError
+from glassformer.model.build import build
+
+ENGLISH = ["a dog", "the old cat", "a child"], ["sees", "wants", "hears"], ["a house", "the tea"]
+FRENCH = (
+    ["un chien", "le vieux chat", "un enfant"],
+    ["voit", "veut", "entend"],
+    ["une maison", "le thé"],
+)
+PAIRS = [
+    (" ".join(e), " ".join(f)) for e, f in zip(product(*ENGLISH), product(*FRENCH), strict=True)
+]
+TRAIN, VALID = PAIRS[3:], PAIRS[:3]
+LABELLED = [(text, ["good", "bad", "awful"][i % 3]) for i, (text, _) in enumerate(TRAIN)]
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path) -> Path:
+    """A place for text, and a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
+    return tmp_path
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted((folder / "cache" / "glassformer" / "prepared").iterdir())
+
+
+def write_sides(folder: Path, name: str, rows) -> list[str]:
+    paths = [folder / f"{name}.{side}" for side in range(len(rows[0]))]
+    for path, column in zip(paths, zip(*rows, strict=True), strict=True):
+        path.write_text("".join(f"{text}\n" for text in column))
+    return [str(path) for path in paths]
+
+
+def write_table(folder: Path, name: str, rows) -> list[str]:
+    (folder / f"{name}.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    return [str(folder / f"{name}.tsv")]
+
+
+def settings_for(
+    folder: Path, kind: str = "translator", train=TRAIN, valid=VALID, **data
+) -> RunSettings:
+    """Settings to learn from files, which are written first: a table, or a file per side."""
+    write = write_sides
+    if kind == "classifier":
+        write, data = write_table, {"columns": ["1", "2"], **data}
+    paths = {"train": write(folder, "train", train), "valid": write(folder, "valid", valid)}
+    model = {"kind": kind, "vocab_size": data.pop("vocab_size", 60)}
+    return RunSettings.of(model=model, data={"name": "files", **paths, **data})
+
+
+def prepared(folder: Path, **options) -> Prepared:
+    return prepare.prepare(settings_for(folder, **options))
+
+
+def texts(made: Prepared, split: str = "train") -> list[tuple[str, ...]]:
+    """The text of all the examples, decoded."""
+    examples = getattr(made, split)
+    by_side = [
+        made.tokenizers.get("joint") or made.tokenizers[s]
+        for s in ("source", "target")[: len(examples.sides)]
+    ]
+    return [
+        tuple(t.decode(side[i]) for t, side in zip(by_side, examples.sides, strict=True))
+        for i in range(len(examples))
+    ]
+
+
+def arrays(made: Prepared) -> list[list[int]]:
+    sides = [side for examples in (made.train, made.valid) for side in examples.sides]
+    return [array.tolist() for side in sides for array in (side.flat, side.offsets)]
+
+
+def refusal(error: type[GlassformerError], settings: RunSettings) -> GlassformerError:
+    with pytest.raises(error) as caught:
+        prepare.prepare(settings)
+    return caught.value
+
+
+def test_a_translator_gets_pairs_in_one_vocabulary(folder):
+    made = prepared(folder)
+    assert texts(made) == TRAIN and texts(made, "valid") == VALID
+    assert made.valid_rows == VALID
+    assert list(made.tokenizers) == ["joint"]
+    assert made.settings.model.vocab_size == len(made.tokenizers["joint"])
+    assert UNK not in {*made.train.sides[0].flat, *made.train.sides[1].flat}
+    assert made.left_out == 0
+    assert made.train.kind == made.valid.kind == "translator"
+
+
+def test_a_translator_gets_pairs_in_a_vocabulary_per_side(folder):
+    made = prepared(folder, joint_vocabulary=False, vocab_size=50)
+    assert texts(made) == TRAIN and texts(made, "valid") == VALID
+    source, target = made.tokenizers["source"], made.tokenizers["target"]
+    model = made.settings.model
+    assert (model.source_vocab_size, model.vocab_size) == (len(source), len(target))
+    assert UNK in target.encode(["wax"])[0], "the target's has never seen an English w"
+    assert UNK not in source.encode(["w"])[0]
+    built = build(model)
+    assert built.encoder.embedding.weight.size(0) == len(source)
+    assert built.output.out_features == len(target)
+
+
+def test_the_sides_may_have_vocabularies_of_different_sizes(folder):
+    settings = settings_for(folder, joint_vocabulary=False, vocab_size=50)
+    made = prepare.prepare(settings.replace(model={"source_vocab_size": 30}))
+    assert len(made.tokenizers["source"]) == 30
+    assert len(made.tokenizers["target"]) == 50
+
+
+def test_a_classifier_finds_its_labels_and_sorts_them(folder):
+    made = prepared(folder, kind="classifier", train=LABELLED, valid=LABELLED[:4])
+    labels = made.settings.data.labels
+    assert labels == ("awful", "bad", "good")
+    assert made.settings.model.n_classes == 3
+    text, label = made.train.sides
+    tokenizer = made.tokenizers["joint"]
+    assert [
+        (tokenizer.decode(text[i]), labels[int(label[i][0])]) for i in range(len(made.train))
+    ] == LABELLED
+    assert len(made.valid) == 4
+    assert UNK in tokenizer.encode(["f"])[0], "labels are no text: no f of awful was learned"
+
+
+def test_a_language_model_gets_one_text(folder):
+    lines = [(text,) for pair in TRAIN for text in pair]
+    made = prepared(folder, kind="language-model", train=lines, valid=lines[:2])
+    assert texts(made) == lines
+    assert made.train.kind == "language-model"
+
+
+@pytest.mark.parametrize("task", tasks.TASKS)
+@pytest.mark.parametrize("kind", ["tagger", "translator"])
+def test_a_task_is_made_up(folder, task, kind):
+    made = prepare.prepare(
+        RunSettings.of(
+            model={"kind": kind},
+            data={"name": task, "examples": 30, "valid_examples": 7, "symbols": 5, "longest": 6},
+        )
+    )
+    assert (len(made.train), len(made.valid)) == (30, 7)
+    for seed, examples in enumerate((made.train, made.valid)):
+        source, target = examples.sides
+        for i in range(len(examples)):
+            asked, labels = tasks.example(task, seed, i, 5, (2, 6))
+            if kind == "translator":
+                labels = [label for label in labels if label != PAD]
+            assert (source[i].tolist(), target[i].tolist()) == (asked, labels)
+    assert made.settings.model.vocab_size == made.settings.model.n_classes == tasks.FIRST + 5
+    assert (made.tokenizers, made.valid_rows, made.left_out) == ({}, [], 0)
+    assert not (folder / "cache").exists()
+
+
+def test_the_grammar_needs_no_files(folder):
+    made = prepare.prepare(
+        RunSettings.of(
+            model={"vocab_size": 200},
+            data={"name": "grammar", "examples": 120, "valid_examples": 8},
+        )
+    )
+    assert texts(made) == [(p.source, p.target) for p in grammar.pairs("train", 120)]
+    assert made.valid_rows == [(p.source, p.target) for p in grammar.pairs("valid", 8)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "languages"),
+    [("translator", ("de", "en")), ("classifier", ()), ("language-model", ())],
+)
+def test_any_other_name_is_a_named_set(folder, monkeypatch, kind, languages):
+    rows = LABELLED if kind == "classifier" else TRAIN
+    (path,) = write_table(folder, "named", rows)
+    asked = []
+
+    def find(*request):
+        asked.append(request)
+        return TextFiles((Path(path),), (1, 2))
+
+    monkeypatch.setattr(datasets, "find", find)
+    data = {"name": "some-set", "source_language": "de", "target_language": "en"}
+    made = prepare.prepare(RunSettings.of(model={"kind": kind, "vocab_size": 60}, data=data))
+    assert set(asked) == {("some-set", split, languages) for split in ("train", "valid")}
+    assert len(made.train) == len(rows)
+
+
+def test_validation_looks_at_no_more_than_it_is_told_to(folder):
+    made = prepared(folder, valid=PAIRS, valid_examples=5)
+    assert len(made.valid) == 5
+    assert made.valid_rows == PAIRS[:5]
+
+
+# What is kept
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"joint_vocabulary": False}, {"subword_sampling": 0.2}], ids=str
+)
+def test_a_second_time_nothing_is_tokenised(folder, monkeypatch, options):
+    first = prepared(folder, **options)
+
+    def busy(*_):
+        raise AssertionError("tokenised again")
+
+    for work in ("encode", "train"):
+        monkeypatch.setattr(Tokenizer, work, busy)
+    second = prepared(folder, **options)
+    assert arrays(second) == arrays(first)
+    assert second.settings == first.settings
+    assert second.left_out == first.left_out
+    assert second.valid_rows == first.valid_rows
+    assert all(isinstance(side.flat, np.memmap) for side in second.train.sides)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"train": TRAIN[::-1]},
+        {"valid": VALID[::-1]},
+        {"valid_examples": 2},
+        {"max_length": 11},
+        {"subwords": "unigram"},
+        {"vocab_size": 45},
+        {"joint_vocabulary": False, "vocab_size": 50},
+        {"kind": "language-model"},
+    ],
+    ids=str,
+)
+def test_what_changed_is_prepared_anew(folder, monkeypatch, change):
+    """As anew as with an empty cache."""
+    before = prepared(folder)
+    after = prepared(folder, **change)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "empty"))
+    expected = prepared(folder, **change)
+    assert arrays(after) == arrays(expected) != arrays(before)
+    assert after.settings == expected.settings
+
+
+def test_other_columns_of_the_same_file_are_another_text(folder):
+    settings = settings_for(folder, train=TRAIN)
+    table = {"train": write_table(folder, "t", TRAIN), "valid": write_table(folder, "v", VALID)}
+    for columns, expected in (["1", "2"], TRAIN), (["2", "1"], [pair[::-1] for pair in TRAIN]):
+        made = prepare.prepare(settings.replace(data={**table, "columns": columns}))
+        assert texts(made) == expected
+
+
+def test_the_same_bytes_in_another_format_are_another_text(folder):
+    rows = [(f"{a}, {b}", b) for a, b in TRAIN]
+    valid = write_table(folder, "valid", VALID)
+    settings = settings_for(folder, columns=["1", "2"]).replace(data={"valid": valid})
+    paths = write_table(folder, "train", rows)
+    made = prepare.prepare(settings.replace(data={"train": paths}))
+    assert texts(made) == rows
+    renamed = Path(paths[0]).rename(folder / "train.csv")
+    made = prepare.prepare(settings.replace(data={"train": [str(renamed)]}))
+    assert texts(made)[0] == (TRAIN[0][0], f"{TRAIN[0][1]} {TRAIN[0][1]}")
+
+
+def test_a_bad_row_skipped_once_is_not_skipped_for_good(folder):
+    settings = settings_for(folder, train=[*TRAIN, ("a dog", "")], skip_bad=True)
+    assert texts(prepare.prepare(settings)) == TRAIN
+    refusal(DataError, settings.replace(data={"skip_bad": False}))
+
+
+@pytest.mark.parametrize("work", ["train", "encode"])
+def test_killed_while_it_is_made_it_is_made_again(folder, monkeypatch, work):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Tokenizer, work, killed)
+        prepared(folder)
+    whole = [path for path in kept(folder) if not path.name.startswith(".")]
+    assert len(whole) == (work == "encode"), "of two steps, what was finished before"
+    assert texts(prepared(folder)) == TRAIN
+    assert not [path for path in kept(folder) if path.name.startswith(".")]
+
+
+def test_half_of_what_is_made_has_not_the_name_of_the_whole(folder):
+    seen = []
+
+    def make(place):
+        seen.append(place)
+        (place / "half").touch()
+        raise OSError
+
+    with pytest.raises(OSError):
+        prepare._made("something", make)
+    whole = prepare._made("something", lambda place: (place / "whole").touch())
+    assert seen[0] != whole
+    assert [path.name for path in whole.iterdir()] == ["whole"]
+    assert prepare._made("something", make) == whole and len(seen) == 1
+
+
+def test_two_that_make_the_same_at_once_both_get_it(folder, monkeypatch):
+    pids = iter([1, 2])
+    monkeypatch.setattr(prepare.os, "getpid", lambda: next(pids))
+
+    def make(place):
+        (place / "part").touch()
+        if place.name.endswith("-1"):  # slower than the other one
+            prepare._made("something", make)
+
+    whole = prepare._made("something", make)
+    assert kept(folder) == [whole]
+
+
+# What does not fit
+
+
+LONG = [" ".join(side) for side in zip(*TRAIN[:4], strict=True)]
+UNEVEN = [TRAIN[0], (LONG[0], "un chien"), *TRAIN[1:9], ("a dog", LONG[1]), *TRAIN[9:]]
+LIMIT = 30  # subwords: between the longest of TRAIN and the shorter of LONG
+
+
+def test_pairs_too_long_on_either_side_are_left_out_and_counted(folder, monkeypatch):
+    monkeypatch.setattr(prepare, "CHUNK", 4)  # several chunks, and one that is not full
+    made = prepared(folder, train=UNEVEN, max_length=LIMIT)
+    assert texts(made) == TRAIN
+    assert made.left_out == 2
+    assert texts(prepared(folder, train=UNEVEN)) == UNEVEN
+
+
+@pytest.mark.parametrize("kind", ["classifier", "language-model"])
+def test_texts_too_long_are_cut(folder, kind):
+    rows = LABELLED if kind == "classifier" else [(text,) for text, _ in TRAIN]
+    whole, made = (
+        prepared(folder, kind=kind, train=rows, valid=rows, max_length=n) for n in (256, 4)
+    )
+    text, cut = whole.train.sides[0], made.train.sides[0]
+    assert [cut[i].tolist() for i in range(len(cut))] == [
+        text[i][:4].tolist() for i in range(len(text))
+    ]
+    assert len(made.train) == len(rows) and made.left_out == 0
+    assert cut.lengths.max() == 4 < text.lengths.max()
+
+
+def test_when_every_pair_is_too_long_the_limit_is_named(folder):
+    error = refusal(DataError, settings_for(folder, max_length=1))
+    assert "max_length" in str(error)
+
+
+@pytest.mark.parametrize(("size", "width"), [(2**16, "uint16"), (2**16 + 1, "int32")])
+def test_ids_are_kept_as_narrow_as_the_vocabulary_allows(folder, monkeypatch, size, width):
+    monkeypatch.setattr(Tokenizer, "__len__", lambda _: size)
+    made = prepared(folder)
+    assert {side.flat.dtype.name for side in made.train.sides} == {width}
+    assert texts(made) == TRAIN
+
+
+# Subwords drawn anew
+
+
+def drawn(made: Prepared, split: str = "train", seed: int = 1) -> list[list[list[int]]]:
+    """What a model would read of all the examples, by side."""
+    examples = getattr(made, split)
+    return [x.tolist() for x in examples.batch(np.arange(len(examples)), seed).inputs]
+
+
+def drawn_texts(made: Prepared, seed: int = 1) -> list[tuple[str, ...]]:
+    decode = made.tokenizers["joint"].decode
+    return [tuple(map(decode, row)) for row in zip(*drawn(made, seed=seed), strict=True)]
+
+
+@pytest.mark.parametrize(("subwords", "size"), [("bpe", 60), ("unigram", 40)])
+def test_training_subwords_are_drawn_by_seed_and_spell_the_text(folder, subwords, size):
+    made = prepared(folder, subwords=subwords, vocab_size=size, subword_sampling=0.3)
+    draws = [drawn(made, seed=seed) for seed in range(5)]
+    assert drawn(made, seed=3) == draws[3]
+    assert len({str(draw) for draw in draws}) == 5
+    assert all(drawn_texts(made, seed) == TRAIN for seed in range(5))
+
+
+def test_a_draw_longer_than_the_limit_cuts_no_pair_short(folder):
+    limit = int(prepared(folder).train.lengths.max()) - 1
+    made = prepared(folder, max_length=limit, subword_sampling=0.9)
+    assert drawn_texts(made) == TRAIN
+
+
+def test_validation_subwords_are_never_drawn(folder):
+    plain, sampled = prepared(folder), prepared(folder, subword_sampling=0.5)
+    assert sampled.valid.resample is None
+    assert drawn(sampled, "valid", 1) == drawn(sampled, "valid", 2) == drawn(plain, "valid", 0)
+
+
+def test_the_labels_of_drawn_texts_stay(folder):
+    made = prepared(
+        folder, kind="classifier", train=LABELLED, valid=LABELLED[:2], subword_sampling=0.5
+    )
+    rows = np.array([4, 0, 7])
+    labels = made.train.batch(rows, seed=1).labels.tolist()
+    assert [made.settings.data.labels[i] for i in labels] == [LABELLED[i][1] for i in rows]
+
+
+def test_what_is_left_out_is_never_drawn(folder):
+    """Text and ids are kept apart, and must stay side by side."""
+    made = prepared(folder, train=UNEVEN, max_length=LIMIT, subword_sampling=0.01)
+    assert drawn_texts(made) == TRAIN
+
+
+def test_the_sides_are_drawn_apart(folder):
+    made = prepared(folder, train=[(text, text) for text, _ in TRAIN], subword_sampling=0.5)
+    source, target = (made.train.resample(side, np.arange(len(TRAIN)), 1) for side in (0, 1))
+    assert source != target
+
+
+# What is wrong with the text or the settings
+
+
+def test_bad_rows_are_named_with_file_and_line(folder):
+    settings = settings_for(folder, train=[*TRAIN[:4], ("a dog", " "), *TRAIN[4:]])
+    error = refusal(DataError, settings)
+    assert f"{settings.data.train[1]}:5: empty" in error.why
+    assert "1 bad" in error.what and "--skip-bad" in error.remedy
+    made = prepare.prepare(settings.replace(data={"skip_bad": True}))
+    assert texts(made) == TRAIN
+
+
+def test_a_label_that_training_never_showed_is_named_with_file_and_line(folder):
+    valid = [*LABELLED[:2], ("a dog sees", "superb")]
+    settings = settings_for(folder, kind="classifier", train=LABELLED, valid=valid)
+    error = refusal(DataError, settings)
+    assert f"{settings.data.valid[0]}:3: unknown label" in error.why
+    assert "'superb'" in error.why
+    made = prepare.prepare(settings.replace(data={"skip_bad": True}))
+    assert len(made.valid) == len(made.valid_rows) == 2
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_files_that_nobody_named_are_asked_for(folder, split):
+    error = refusal(DataError, settings_for(folder).replace(data={split: []}))
+    assert f"data.{split}" in error.what and "files" in error.why
+    assert f"Set data.{split}" in error.remedy
+
+
+@pytest.mark.parametrize("kind", ["classifier", "language-model"])
+def test_a_task_is_refused_to_a_model_that_cannot_answer_it(folder, kind):
+    data = {"name": "copy", "examples": 4, "valid_examples": 2}
+    error = refusal(GlassformerError, RunSettings.of(model={"kind": kind}, data=data))
+    assert kind in error.what and "copy" in error.what
+    assert "tagger" in error.remedy and "translator" in error.remedy
+
+
+def test_text_is_refused_to_a_tagger_which_would_have_no_labels(folder):
+    error = refusal(GlassformerError, settings_for(folder, kind="tagger"))
+    assert "tagger" in error.what
+
+
+def test_a_task_too_short_to_be_one_is_refused(folder):
+    data = {"name": "copy", "examples": 4, "valid_examples": 2, "longest": 1}
+    error = refusal(GlassformerError, RunSettings.of(model={"kind": "tagger"}, data=data))
+    assert "longest" in error.what

@@ -1,0 +1,170 @@
+"""Subwords: reversible, reproducible, and each knows where in the text it stands."""
+
+import pytest
+
+from glassformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from glassformer.errors import DataError
+
+TEXT = [
+    "A dog runs in the park.",
+    "Two cats sleep under the old table.",
+    "L'homme âgé mange une pomme à l'école.",
+    "Où est-ce que les enfants ont déjà joué ?",
+    "the dogs and the cats run and sleep under the tables of the school",
+]
+KINDS = ["bpe", "unigram"]
+LARGER = {"bpe": 120, "unigram": 60}  # than the characters, within what TEXT can give
+
+
+def learned(kind: str, **options) -> Tokenizer:
+    return Tokenizer.train(TEXT * 10, options.pop("vocab_size", LARGER[kind]), kind, **options)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def tokenizer(request) -> Tokenizer:
+    return learned(request.param)
+
+
+def test_the_marks_have_their_ids_and_no_text_is_made_of_them(tokenizer):
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+    assert tokenizer.pieces([PAD, UNK, BOS, EOS]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    assert min(i for ids in tokenizer.encode(TEXT) for i in ids) > EOS
+
+
+def test_text_comes_back_from_its_subwords(tokenizer):
+    ids = tokenizer.encode(TEXT)
+    assert [tokenizer.decode(row) for row in ids] == TEXT
+    assert max(map(max, ids)) < len(tokenizer)
+    assert all(len(row) < len(text) for row, text in zip(ids, TEXT, strict=True))
+
+
+def test_pieces_spell_the_text(tokenizer):
+    for text, ids in zip(TEXT, tokenizer.encode(TEXT), strict=True):
+        assert "".join(tokenizer.pieces(ids)) == "▁" + text.replace(" ", "▁")
+
+
+def test_decoding_drops_marks_and_padding(tokenizer):
+    (ids,) = tokenizer.encode(TEXT[:1])
+    assert tokenizer.decode([BOS, *ids, EOS, PAD, PAD]) == TEXT[0]
+
+
+def test_threads_change_nothing(tokenizer):
+    assert tokenizer.encode(TEXT * 5, threads=2) == tokenizer.encode(TEXT * 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_small_text_has_a_smaller_vocabulary_which_works(kind):
+    tokenizer = learned(kind, vocab_size=8_000)
+    assert EOS < len(tokenizer) < 8_000
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode(TEXT)] == TEXT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [3, 12])
+def test_a_vocabulary_smaller_than_the_characters_is_refused(kind, size):
+    with pytest.raises(DataError) as caught:
+        learned(kind, vocab_size=size)
+    assert f"{size} subwords" in caught.value.what
+    assert "sentencepiece says" in caught.value.why
+    assert "vocab_size" in caught.value.remedy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_at_all_is_refused(kind):
+    with pytest.raises(DataError, match="more text"):
+        Tokenizer.train([], 100, kind)
+
+
+def test_what_goes_wrong_with_the_sentences_is_told_as_it_is():
+    def sentences():
+        yield from TEXT
+        raise DataError("text.en:6 is bad.", "It is empty.", "Mend it.")
+
+    with pytest.raises(DataError) as caught:
+        Tokenizer.train(sentences(), LARGER["bpe"])
+    assert caught.value.what == "text.en:6 is bad."
+    assert caught.value.remedy == "Mend it."
+
+
+def test_sentences_may_come_from_a_generator():
+    streamed = Tokenizer.train((text for text in TEXT * 10), LARGER["bpe"])
+    assert streamed.fingerprint == learned("bpe").fingerprint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bytes_spell_what_was_never_seen(kind):
+    text = "日本 dog ☃"
+    without, spelling = learned(kind), learned(kind, vocab_size=400, byte_fallback=True)
+    assert UNK in without.encode([text])[0]
+    (ids,) = spelling.encode([text])
+    assert UNK not in ids
+    assert spelling.decode(ids) == text
+
+
+def test_a_draw_is_a_function_of_its_seed(tokenizer):
+    draws = {seed: tokenizer.sample(TEXT, 0.3, seed) for seed in (0, 1, 2**31, 2**40 + 3)}
+    for seed, drawn in reversed(draws.items()):
+        assert tokenizer.sample(TEXT, 0.3, seed) == drawn
+    assert len({str(drawn) for drawn in draws.values()}) == len(draws)
+
+
+@pytest.mark.parametrize("seed", [2**32 - 1, 2**64 - 1])
+def test_the_seed_that_sentencepiece_takes_for_none_is_a_seed_too(tokenizer, seed):
+    draws = [tokenizer.sample(TEXT * 5, 0.3, seed) for _ in range(3)]
+    assert draws[0] == draws[1] == draws[2]
+
+
+def test_every_draw_decodes_to_the_text(tokenizer):
+    for seed in range(10):
+        assert [tokenizer.decode(ids) for ids in tokenizer.sample(TEXT, 0.3, seed)] == TEXT
+
+
+def test_drawing_changes_no_encoding(tokenizer):
+    before = tokenizer.encode(TEXT)
+    tokenizer.sample(TEXT, 0.5, 1)
+    assert tokenizer.encode(TEXT) == before
+
+
+def test_bpe_draws_shorter_pieces_the_more_merges_are_left_out():
+    tokenizer = learned("bpe")
+    lengths = [sum(map(len, tokenizer.sample(TEXT * 20, alpha, 1))) for alpha in (0.0, 0.2, 0.8)]
+    assert lengths == sorted(set(lengths))
+    assert tokenizer.sample(TEXT, 0.0, 1) == tokenizer.encode(TEXT)
+
+
+def test_unigram_draws_the_likeliest_split_more_often_the_higher_alpha_is():
+    tokenizer = learned("unigram")
+    likeliest = tokenizer.encode(TEXT * 20)
+
+    def agreement(alpha: float) -> int:
+        drawn = tokenizer.sample(TEXT * 20, alpha, 1)
+        return sum(a == b for a, b in zip(drawn, likeliest, strict=True))
+
+    assert agreement(0.05) < agreement(20.0)
+
+
+def test_a_tokenizer_is_its_bytes(tokenizer):
+    twin = Tokenizer(tokenizer.model)
+    assert twin.fingerprint == tokenizer.fingerprint
+    assert twin.encode(TEXT) == tokenizer.encode(TEXT)
+
+
+def test_other_models_have_other_fingerprints():
+    models = learned("bpe"), learned("unigram"), learned("bpe", vocab_size=LARGER["bpe"] - 1)
+    assert len({model.fingerprint for model in models}) == 3
+    assert learned("bpe").fingerprint == models[0].fingerprint
+
+
+@pytest.mark.parametrize(
+    "text", [*TEXT, "à  l'école   déjà", "âgé où", "L'homme  l'e\u0301cole"], ids=repr
+)
+def test_spans_point_at_the_characters_of_each_subword(tokenizer, text):
+    spans = tokenizer.spans(text)
+    (ids,) = tokenizer.encode([text])
+    assert spans[-1][1] == len(text)
+    end = 0
+    for (begin, stop), piece in zip(spans, tokenizer.pieces(ids), strict=True):
+        assert begin == end, "subwords stand side by side"
+        end = stop
+        here = " ".join(text[begin:stop].replace("e\u0301", "é").split())
+        assert here == piece.replace("▁", " ").strip()

@@ -1,0 +1,162 @@
+"""The loss: torch's own cross-entropy to the last digit, without ever holding the logits."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from glassformer.bench.harness import peak_bytes
+from glassformer.data.batch import IGNORE
+from glassformer.train import loss
+from glassformer.train.loss import smoothed_loss
+
+D, V = 5, 13
+EXACT = {"rtol": 0, "atol": 1e-10}
+
+
+def problem(shape=(3, 7), bias=True, dtype=torch.float64, asked=0.7):
+    """Features, an output layer and labels, of which some ask nothing."""
+    features = torch.randn(*shape, D, dtype=dtype, requires_grad=True)
+    labels = torch.randint(V, shape).masked_fill(torch.rand(shape) >= asked, IGNORE)
+    return features, nn.Linear(D, V, bias).to(dtype), labels
+
+
+def torch_loss(features, output, labels, smoothing):
+    logits = output(features).reshape(-1, V)
+    return F.cross_entropy(
+        logits, labels.reshape(-1), ignore_index=IGNORE, label_smoothing=smoothing, reduction="sum"
+    )
+
+
+def gradients(total, features, output):
+    """Of three times the loss: the gradient from above must be heeded too."""
+    return torch.autograd.grad(3 * total, [features, *output.parameters()])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 4, 100], ids="{} rows a chunk".format)
+def test_value_and_gradients_are_torchs(monkeypatch, smoothing, bias, rows):
+    monkeypatch.setattr(loss, "CHUNK_CELLS", rows * V)
+    given = problem(bias=bias)
+    total, count = smoothed_loss(*given, smoothing)
+    expected = torch_loss(*given, smoothing)
+    torch.testing.assert_close(total, expected, **EXACT)
+    assert count == int((given[2] != IGNORE).sum())
+    for ours, theirs in zip(
+        gradients(total, *given[:2]), gradients(expected, *given[:2]), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, **EXACT)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 8, 9])
+def test_chunks_may_end_anywhere(monkeypatch, count):
+    given = problem((count,), asked=1.0)
+    monkeypatch.setattr(loss, "CHUNK_CELLS", 4 * V + V - 1)  # four rows, and not quite five
+    torch.testing.assert_close(smoothed_loss(*given, 0.1)[0], torch_loss(*given, 0.1), **EXACT)
+
+
+def test_a_vocabulary_larger_than_a_chunk_goes_row_by_row(monkeypatch):
+    monkeypatch.setattr(loss, "CHUNK_CELLS", V - 1)
+    given = problem()
+    torch.testing.assert_close(smoothed_loss(*given, 0.1)[0], torch_loss(*given, 0.1), **EXACT)
+
+
+def test_the_gradients_are_those_of_finite_differences(monkeypatch):
+    monkeypatch.setattr(loss, "CHUNK_CELLS", 3 * V)
+    features, output, labels = problem((4,))
+
+    def total(x, weight, bias):
+        layer = nn.Linear(D, V).double()
+        del layer.weight, layer.bias
+        layer.weight, layer.bias = weight, bias
+        return smoothed_loss(x, layer, labels, 0.2)[0]
+
+    assert torch.autograd.gradcheck(total, (features, output.weight, output.bias))
+
+
+def test_classes_need_no_sequence():
+    given = problem((6,), asked=1.0)
+    total, count = smoothed_loss(*given, 0.0)
+    torch.testing.assert_close(total, torch_loss(*given, 0.0), **EXACT)
+    assert count == 6
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_without_a_question_the_loss_is_zero_and_so_are_the_gradients(bias):
+    features, output, labels = problem(bias=bias, asked=0.0)
+    total, count = smoothed_loss(features, output, labels, 0.1)
+    assert (total.item(), count) == (0.0, 0)
+    assert all(torch.equal(g, torch.zeros_like(g)) for g in gradients(total, features, output))
+
+
+def test_a_large_logit_overflows_nothing():
+    features, output, labels = problem(dtype=torch.float32)
+    features = (features * 1e4).detach().requires_grad_()
+    total, _ = smoothed_loss(features, output, labels, 0.1)
+    torch.testing.assert_close(total, torch_loss(features, output, labels, 0.1))
+    assert all(g.isfinite().all() for g in gradients(total, features, output))
+
+
+def test_what_needs_no_gradient_gets_none():
+    features, output, labels = problem()
+    output.requires_grad_(False)
+    total, _ = smoothed_loss(features, output, labels)
+    total.backward()
+    assert features.grad is not None
+    assert output.weight.grad is None
+
+
+def test_the_embedding_that_is_also_the_output_gets_both_gradients():
+    embedding = nn.Embedding(V, D).double()
+    output = nn.Linear(D, V, bias=False)
+    output.weight = embedding.weight
+    ids, labels = torch.randint(V, (2, 6)), torch.randint(V, (2, 6))
+    (ours,) = torch.autograd.grad(
+        smoothed_loss(embedding(ids), output, labels, 0.1)[0], embedding.weight
+    )
+    (theirs,) = torch.autograd.grad(
+        torch_loss(embedding(ids), output, labels, 0.1), embedding.weight
+    )
+    torch.testing.assert_close(ours, theirs, **EXACT)
+
+
+def test_bf16_autocast_computes_in_fp32():
+    features, output, labels = problem(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        hidden = features.bfloat16()  # as a layer before it would give them
+        total, _ = smoothed_loss(hidden, output, labels, 0.1)
+    assert total.dtype == torch.float32
+    rounded = hidden.float().detach().requires_grad_()
+    expected = torch_loss(rounded, output, labels, 0.1)
+    torch.testing.assert_close(total, expected)
+    for ours, theirs in zip(
+        gradients(total, features, output), gradients(expected, rounded, output), strict=True
+    ):
+        assert ours.dtype == torch.float32
+        torch.testing.assert_close(
+            ours, theirs, rtol=1e-2, atol=1e-2
+        )  # features' went through bf16
+
+
+def large(monkeypatch, positions: int, width: int, words: int):
+    """A loss over more than fits into a chunk, which is eight positions."""
+    monkeypatch.setattr(loss, "CHUNK_CELLS", 8 * words)
+    features = torch.randn(positions, width, requires_grad=True)
+    output, labels = nn.Linear(width, words), torch.randint(words, (positions,))
+    return output, lambda: smoothed_loss(features, output, labels, 0.1)[0]
+
+
+def test_the_logits_never_exist_all_at_once(monkeypatch):
+    positions, words = 2_000, 1_000
+    output, total = large(monkeypatch, positions, D, words)
+    logits = positions * words * output.weight.itemsize
+    assert peak_bytes(lambda: total().backward()) < logits / 20
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_none_are_computed(monkeypatch, mode):
+    output, total = large(monkeypatch, positions=32, width=256, words=1_000)
+    with mode():
+        assert peak_bytes(total) < output.weight.nbytes / 2  # as much again would be its gradient
+        assert not total().requires_grad
