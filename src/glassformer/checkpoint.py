@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -75,26 +76,43 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     model.load_state_dict(weights, strict=False)  # what is tied is missing, and set by its twin
 
 
-def write(checkpoint: Checkpoint, folder: Path) -> None:
-    """Write a checkpoint to `folder`, which must not exist yet."""
-    partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
-    partial.mkdir(parents=True)
+@contextmanager
+def one_clear_error(what: str) -> Iterator[None]:
+    """What the disk says, as something to act on."""
     try:
-        digests: dict[str, str] = {}
-        for name, content in checkpoint.files():
-            _write_flushed(partial / name, content)
-            digests[name] = sha256(content).hexdigest()
-        _write_flushed(partial / MANIFEST, json.dumps(digests, indent=2).encode())
-        _flush_folder(partial)
-        partial.rename(folder)
-        _flush_folder(folder.parent)
+        yield
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise CheckpointError(
-            f"The checkpoint {folder.name} could not be written: {error.strerror}.",
+            f"{what} could not be written: {error.strerror}.",
             "Nothing of it was kept; the checkpoints before it are whole.",
             "Make room or mend the permissions, then go on with --resume.",
         ) from error
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write a checkpoint to `folder`, in place of what may be there."""
+    partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
+    with one_clear_error(f"The checkpoint {folder.name}"):
+        try:
+            partial.mkdir(parents=True)
+            digests: dict[str, str] = {}
+            for name, content in checkpoint.files():
+                _write_flushed(partial / name, content)
+                digests[name] = sha256(content).hexdigest()
+            _write_flushed(partial / MANIFEST, json.dumps(digests, indent=2).encode())
+            _flush_folder(partial)
+            if folder.exists():
+                _remove(folder)
+            partial.rename(folder)
+            _flush_folder(folder.parent)
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def _remove(folder: Path) -> None:
+    """Renamed first: half of a checkpoint must not look like one."""
+    shutil.rmtree(folder.rename(folder.with_name(f"{PARTIAL}{folder.name}-old")))
 
 
 def read(folder: Path, training: bool = False) -> Checkpoint:
@@ -130,20 +148,35 @@ def _verified(folder: Path, training: bool) -> dict[str, bytes]:
             f"It has no {MANIFEST}, which every complete checkpoint has.",
             "Name the folder of a run, or one of the step-… folders in it.",
         )
-    digests: dict[str, str] = json.loads(path.read_bytes())
+    digests = _manifest(path)
     contents: dict[str, bytes] = {}
     for name, digest in digests.items():
         if not training and name in (STATE_TENSORS, STATE_VALUES):
             continue
         content = (folder / name).read_bytes() if (folder / name).is_file() else b""
         if sha256(content).hexdigest() != digest:
-            raise CheckpointError(
-                f"The checkpoint {folder.name} is damaged: {name}.",
-                f"Its {len(content):,} bytes are not those that were written.",
-                "Use another checkpoint of the run, or copy this one again from its origin.",
-            )
+            raise _damaged(folder / name, content)
         contents[name] = content
     return contents
+
+
+def _manifest(path: Path) -> dict[str, str]:
+    content = path.read_bytes()
+    try:
+        digests = json.loads(content)
+    except ValueError:
+        raise _damaged(path, content) from None
+    if not isinstance(digests, dict) or not {WEIGHTS, SETTINGS} <= digests.keys():
+        raise _damaged(path, content)
+    return digests
+
+
+def _damaged(path: Path, content: bytes) -> CheckpointError:
+    return CheckpointError(
+        f"The checkpoint {path.parent.name} is damaged: {path.name}.",
+        f"Its {len(content):,} bytes are not those that were written.",
+        "Use another checkpoint of the run, or copy this one again from its origin.",
+    )
 
 
 def _write_flushed(path: Path, content: bytes) -> None:
@@ -172,23 +205,28 @@ class RunFolder:
         return sorted(p for p in self.path.glob("step-*") if (p / MANIFEST).is_file())
 
     def save(self, checkpoint: Checkpoint, step: int, is_best: bool, keep: int) -> Path:
-        """Write, point the links at it, and let all but the last `keep` and the best go."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        for debris in self.path.glob(f"{PARTIAL}*"):  # of a run that was killed while it wrote
-            shutil.rmtree(debris)
+        """Write, point the links at it, and let all but the last `keep` and the best go.
+
+        Later steps than this one are of a run that has gone back, and go too.
+        """
         folder = self.path / f"step-{step:08d}"
-        if not (folder / MANIFEST).is_file():
+        with one_clear_error(f"The checkpoint {folder.name}"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            for debris in self.path.glob(f"{PARTIAL}*"):  # of a run that was killed as it wrote
+                debris.unlink() if debris.is_symlink() else shutil.rmtree(debris)
             write(checkpoint, folder)
-        self._link("latest", folder)
-        if is_best:
-            self._link("best", folder)
-        kept = {folder.name for folder in self.steps()[-keep:]}
-        if (self.path / "best").is_symlink():
-            kept.add((self.path / "best").readlink().name)
-        for old in self.steps():
-            if old.name not in kept:  # renamed first: half of a checkpoint must not look like one
-                shutil.rmtree(old.rename(self.path / f"{PARTIAL}{old.name}"))
+            self._link("latest", folder)
+            if is_best:
+                self._link("best", folder)
+            so_far = [p.name for p in self.steps() if p.name <= folder.name]
+            kept = {*so_far[-keep:], *(p.readlink().name for p in self._links("best"))}
+            for old in self.steps():
+                if old.name not in kept:
+                    _remove(old)
         return folder
+
+    def _links(self, name: str) -> list[Path]:
+        return [p for p in [self.path / name] if p.is_symlink()]
 
     def newest(self, notice: Callable[[str], None]) -> Checkpoint:
         """The latest checkpoint with its training state; a damaged one is named and passed over."""
@@ -206,7 +244,7 @@ class RunFolder:
         )
 
     def _link(self, name: str, folder: Path) -> None:
-        fresh = self.path / f".{name}-{os.getpid()}"
+        fresh = self.path / f"{PARTIAL}{name}-{os.getpid()}"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(folder.name)
         fresh.replace(self.path / name)

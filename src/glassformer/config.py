@@ -236,6 +236,14 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
         place = parsed
         for section in sections:
             place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                break
+        if not isinstance(place, dict) or isinstance(place.get(name), dict):
+            raise SettingsError(
+                f"{change!r} changes a section and a setting of it at once.",
+                "A section is what its settings are.",
+                "Change the settings only, for example train.max_steps=1000.",
+            )
         place[name] = _toml_value(value)
     return parsed
 

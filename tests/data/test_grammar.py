@@ -441,6 +441,12 @@ EXAMPLES = {
         "Le(The) professeur(teacher) travaille(works) près(near) d'(near) une(a) église(church) "
         "mais(but) je(I) dors(sleep) près(near2) du(near2 the) château(castle) .(.)",
     ),
+    "près de swallows des": (
+        Sentence(clause(HE, "work", PAST, adjunct=at("near", np("church", A, plural=True)))),
+        "He worked near some churches.",
+        "Il a travaillé près d'églises.",
+        "Il(He) a(worked) travaillé(worked) près(near) d'(near some) églises(churches) .(.)",
+    ),
     "because": (
         Sentence(
             clause(HE, "stay", PAST, adjunct=at("in", np("house"))),
@@ -634,7 +640,7 @@ VOWEL = "[aàâeéèêiîoôuœ]|h(?!iboux?\\b)"
 WRONG = [
     rf"\b(le|la|je|me|te|se|ne|de|que|ce|ma|ta|sa) ({VOWEL})",
     rf"\b(un|le|ce|[mts]on|notre|leur|quel) (beau|nouveau|vieux) ({VOWEL})",
-    r"\b(de les?|à les?)\b",
+    r"\b(de les?|à les?|de des|de du|de de)\b|d'(des|de|du)\b",
     r"\bsi ils?\b",
     r"\b[ldnjmts]' ",
     r"l'hibou|d'hibou|cet hibou|vieil hibou",
@@ -675,7 +681,7 @@ def test_some_before_an_adjective_and_a_plural_is_de(train):
                 spoken = {pair.target_words[j].lower() for k, j in pair.alignment if k == i}
                 found += 1
                 assert spoken == {"de"}, pair
-    assert found > 100
+    assert found > 30
 
 
 # Splits

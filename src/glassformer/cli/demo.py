@@ -24,13 +24,13 @@ def demo(
 
     A second time it starts at once, with the model that the first time trained.
     """
-    if (run / "best").exists():
-        say(f"using the model in {run}; remove that folder to train again")
-    else:
-        resume = (run / "latest").exists()
-        carry_out(read_recipe(recipe(), changes or []), run, resume=resume)
+    from glassformer.checkpoint import RunFolder
     from glassformer.pipeline import load
 
+    resume = bool(RunFolder(run).steps())
+    if resume:
+        say(f"going on with the model in {run}; remove that folder to train anew")
+    carry_out(read_recipe(recipe(), changes or []), run, resume=resume)
     show(load(run), run)
 
 

@@ -52,13 +52,14 @@ def carry_out(
     settings: RunSettings, folder: Path, resume: bool = False, verify_resume: bool = False
 ) -> None:
     """Prepare, train, tell; in every process that torchrun started."""
+    from glassformer.checkpoint import RunFolder
     from glassformer.data.prepare import prepare
     from glassformer.train.distributed import world
     from glassformer.train.loop import start
     from glassformer.train.loop import train as run_loop
     from glassformer.train.verify import verify_resume as verify
 
-    if (folder / "latest").exists() and not resume and not verify_resume:
+    if RunFolder(folder).steps() and not resume and not verify_resume:
         raise SettingsError(
             f"{folder} holds a run already.",
             "A new run in its place would lose it.",
@@ -92,6 +93,8 @@ def say(text: str) -> None:
 def _say_of(data: "Prepared") -> None:
     sizes = ", ".join(f"{side} {len(t):,}" for side, t in data.tokenizers.items())
     say(f"{len(data.train):,} examples to train on, {len(data.valid):,} to validate on")
+    if data.bad_rows:
+        say(f"bad rows skipped: {data.bad_rows}")
     if data.left_out:
         say(f"{data.left_out:,} longer than {data.settings.data.max_length} subwords left out")
     if sizes:

@@ -36,6 +36,7 @@ class Text:
 
     rows: Callable[[], Iterable[Row]]
     identity: str
+    bad_rows: Callable[[], str] = lambda: ""  # what the last reading skipped
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Prepared:
     valid_rows: list[Row]  # the text of `valid`; empty for a task, which has none
     tokenizers: dict[str, Tokenizer]
     left_out: int  # training examples longer than max_length
+    bad_rows: str = ""  # of the training text, skipped as asked
 
 
 def prepare(settings: RunSettings, threads: int = 2) -> Prepared:
@@ -67,7 +69,7 @@ def prepare(settings: RunSettings, threads: int = 2) -> Prepared:
     few = Text(
         lambda: islice(valid.rows(), data.valid_examples), f"{valid.identity} {data.valid_examples}"
     )
-    (train_examples, left_out), (valid_examples, _) = store(train), store(few, drawn=False)
+    (train_examples, lost), (valid_examples, _) = store(train), store(few, drawn=False)
     for split, examples in (("train", train_examples), ("valid", valid_examples)):
         if not len(examples):
             raise DataError(
@@ -76,7 +78,7 @@ def prepare(settings: RunSettings, threads: int = 2) -> Prepared:
                 "Raise data.max_length.",
             )
     rows = list(few.rows())
-    return Prepared(settings, train_examples, valid_examples, rows, tokenizers, left_out)
+    return Prepared(settings, train_examples, valid_examples, rows, tokenizers, **lost)
 
 
 def check(settings: RunSettings) -> None:
@@ -111,7 +113,11 @@ def find_text(settings: RunSettings, split: str) -> Text:
     files = corpus.files
     digests = [sha256_of(path) for path in files.paths]
     how = files.layout, files.columns, files.start, files.stop, data.skip_bad, data.labels
-    return Text(lambda: corpus, f"{digests} {how}")
+
+    def skipped() -> str:
+        return str(corpus.report) if corpus.report.bad else ""
+
+    return Text(lambda: corpus, f"{digests} {how}", skipped)
 
 
 def _grammar_rows(split: str, count: int) -> Iterator[Row]:
@@ -181,8 +187,8 @@ def _stored(
     tokenizers: dict[str, Tokenizer],
     threads: int,
     drawn: bool = True,
-) -> tuple[Examples, int]:
-    """The examples of a text, and how many were left out as too long."""
+) -> tuple[Examples, dict[str, Any]]:
+    """The examples of a text, and what was lost on the way to them."""
     data, kind = settings.data, settings.model.kind
     drawn = drawn and data.subword_sampling > 0
     of_side = [tokenizers.get("joint") or tokenizers[side] for side in _sides(settings)]
@@ -194,9 +200,9 @@ def _stored(
     width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
     names = [*_sides(settings), *(["label"] if kind == "classifier" else [])]
     sides = tuple(Ragged.open(folder / f"{name}.{width}") for name in names)
-    left_out = json.loads((folder / "left_out.json").read_text())
+    lost = json.loads((folder / "lost.json").read_text())
     if not drawn:
-        return Examples(kind, sides), left_out
+        return Examples(kind, sides), lost
     texts = [Ragged.open(folder / f"{side}-text.{TEXT}") for side in _sides(settings)]
 
     def resample(side: int, rows: Indices, seed: int) -> list[Ids]:
@@ -209,7 +215,7 @@ def _stored(
             for i, ids in zip(rows.tolist(), drawn, strict=True)
         ]
 
-    return Examples(kind, sides, resample), left_out
+    return Examples(kind, sides, resample), lost
 
 
 def _tokenise(
@@ -248,7 +254,8 @@ def _tokenise(
                 column.append(side_text[i].encode() for i in kept)
             if label_of is not None:
                 label_of.append([data.labels.index(row[-1])] for row in chunk)
-    (folder / "left_out.json").write_text(json.dumps(left_out))
+    lost = {"left_out": left_out, "bad_rows": text.bad_rows()}
+    (folder / "lost.json").write_text(json.dumps(lost))
 
 
 def _made(made_of: str, make: Callable[[Path], None]) -> Path:

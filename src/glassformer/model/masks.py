@@ -50,6 +50,15 @@ def check_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> None:
     if mask is None:
         return
     (batch, _, queries, _), keys = q.shape, k.size(2)
+    if (
+        mask.dtype == torch.bool
+        and mask.dim() == 4
+        and mask.size(0) in (1, batch)
+        and mask.size(1) == 1
+        and mask.size(2) in (1, queries)
+        and mask.size(3) == keys
+    ):
+        return
     rule = f"(batch or 1, 1, query or 1, key) = ({batch} or 1, 1, {queries} or 1, {keys})"
     if mask.dtype != torch.bool:
         raise InputError(
@@ -64,17 +73,10 @@ def check_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> None:
             f"It needs 4, {rule}: fewer would be broadcast over an axis of torch's choice.",
             "Make it with padding_mask(ids), causal_mask(length) or both joined by `&`.",
         )
-    fits = (
-        mask.size(0) in (1, batch)
-        and mask.size(1) == 1
-        and mask.size(2) in (1, queries)
-        and mask.size(3) == keys
+    raise InputError(
+        f"The attention mask has shape {tuple(mask.shape)}, the scores "
+        f"{(batch, q.size(1), queries, keys)}.",
+        f"A mask has shape {rule}.",
+        "Make it from the ids of the keys: padding_mask(ids), and causal_mask(length, past) for a "
+        "decoder.",
     )
-    if not fits:
-        raise InputError(
-            f"The attention mask has shape {tuple(mask.shape)}, the scores "
-            f"{(batch, q.size(1), queries, keys)}.",
-            f"A mask has shape {rule}.",
-            "Make it from the ids of the keys: padding_mask(ids), and causal_mask(length, past) "
-            "for a decoder.",
-        )

@@ -92,7 +92,7 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def like(tensor: Tensor, pattern: Any) -> Tensor:
-    """A whole tensor spread as `pattern` is."""
+    """A whole tensor, which every process has, spread as `pattern` is."""
     if not isinstance(pattern, DTensor):
         return tensor
-    return distribute_tensor(tensor, pattern.device_mesh, pattern.placements)
+    return distribute_tensor(tensor, pattern.device_mesh, pattern.placements, src_data_rank=None)

@@ -13,6 +13,11 @@ class EarlyStopping:
     best: float | None = None
     waited: int = 0  # validations since the best
 
+    def take_up(self, metric: str, patience: int | None, best: float | None, waited: int) -> None:
+        """Go on from an earlier state, with today's patience, if it watched the same metric."""
+        if metric == self.metric:
+            self.best, self.waited = best, waited
+
     def better(self, score: float) -> bool:
         """Take a validation's score; is it the best so far?"""
         sign = 1 if HIGHER_IS_BETTER[self.metric] else -1

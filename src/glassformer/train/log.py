@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoint import one_clear_error
 from glassformer.errors import MissingPackageError
 
 Record = dict[str, Any]
@@ -26,7 +27,7 @@ class Log:
         self._board = _tensorboard(folder, step) if tensorboard else None
 
     def write(self, record: Record) -> None:
-        with self.path.open("a") as file:
+        with one_clear_error(f"The log {self.path.name}"), self.path.open("a") as file:
             file.write(_line(record))
         self._report(record)
         if self._board is not None:

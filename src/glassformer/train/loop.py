@@ -17,7 +17,7 @@ from glassformer.config import RunSettings
 from glassformer.data.batch import Batch, prefetch
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
-from glassformer.errors import SettingsError, TrainingError
+from glassformer.errors import CheckpointError, SettingsError, TrainingError
 from glassformer.model.build import build
 from glassformer.train.distributed import World, spread, whole
 from glassformer.train.early_stopping import EarlyStopping
@@ -65,6 +65,7 @@ def start(
     model = build(settings.model)
     saved = RunFolder(folder).newest(notice) if resume else None
     if saved is not None:
+        check_same_run(saved, data)
         set_weights(model, saved.weights)
     objective = spread(Objective(model, s.label_smoothing, s.compile), world, s.fully_shard)
     rates = s.learning_rate, s.muon_rate
@@ -75,8 +76,29 @@ def start(
     run = Run(settings, data, place, world, model, objective, optimizers, stopping, average)
     if saved is not None and saved.training is not None:
         run.position = restore(saved.training, model, optimizers)
-        run.stopping = EarlyStopping(**saved.training.values["stopping"])
+        run.stopping.take_up(**saved.training.values["stopping"])
     return run
+
+
+def check_same_run(saved: Checkpoint, data: Prepared) -> None:
+    """A run goes on with its own subwords and its own kind of optimiser, or not at all."""
+    kinds = saved.settings.train.optimizer, data.settings.train.optimizer
+    if kinds[0] != kinds[1]:
+        raise CheckpointError(
+            f"The run was trained by {kinds[0]}, and is now to go on with {kinds[1]}.",
+            "An optimiser needs the state that it has built up.",
+            f"Set train.optimizer = {kinds[0]!r}, or start a new run.",
+        )
+    before, now = (
+        {side: tokenizer.fingerprint for side, tokenizer in tokenizers.items()}
+        for tokenizers in (saved.tokenizers, data.tokenizers)
+    )
+    if before != now:
+        raise CheckpointError(
+            "The subwords of the data are not those that the run was trained with.",
+            "Its weights would be read with the wrong vocabulary: the training text has changed.",
+            "Go on with the text of before, or start a new run.",
+        )
 
 
 def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda record: None) -> str:
@@ -87,7 +109,7 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
     """
     s, at, world = run.settings.train, run.position, run.world
     tell = Log(run.folder.path, at.step, s.tensorboard, report).write if world.leads else report
-    meter = Meter(at.seconds)
+    meter = Meter(at)
     with stop_signals() as signals:
         if at.unvalidated:
             conclude(run, evaluate, tell)
@@ -102,11 +124,10 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
             )
             if run.average is not None:
                 run.average.update(run.model, at.step)
-            at.labels += update.labels
-            at.seconds = meter.add(update, batches)
+            meter.add(update, batches)
             at.unvalidated = at.step % s.validate_every == 0 or ending(run) is not None
             if at.step % s.log_every == 0:
-                tell({"step": at.step, "epoch": at.epoch, **meter.read()})
+                tell(meter.read(update.rate))
             if world.any(bool(signals)):
                 save(run, inference_weights(run), is_best=False)
                 run.signal = signals[0] if signals else SIGTERM  # another process may have got it
@@ -161,38 +182,41 @@ def draw_seed(*numbers: int) -> int:
 
 
 class Meter:
-    """What the log says of the updates since it was last read."""
+    """What the log says of the updates since it was last written; the sums are the position's."""
 
-    def __init__(self, seconds: float) -> None:
-        self._before, self._began = seconds, time.perf_counter()
-        self._reset()
+    def __init__(self, position: Position) -> None:
+        self._at, self._before = position, position.seconds
+        self._began = self._since = time.perf_counter()
+        self._labels = 0
 
-    def _reset(self) -> None:
-        self._loss = self._norm = 0.0
-        self._updates = self._labels = self._real = self._cells = 0
-        self._since, self._rate = time.perf_counter(), 0.0
-
-    def add(self, update: Update, batches: list[Batch]) -> float:
-        """Takes an update; gives the seconds that the run has lasted."""
-        self._updates += 1
+    def add(self, update: Update, batches: list[Batch]) -> None:
+        at, paddings = self._at, [batch.padding for batch in batches]
+        at.seconds = self._before + time.perf_counter() - self._began
+        at.labels += update.labels
         self._labels += update.labels
-        self._loss += update.loss * update.labels
-        self._norm += update.gradient_norm
-        self._rate = update.rate
-        for real, cells in (batch.padding for batch in batches):
-            self._real, self._cells = self._real + real, self._cells + cells
-        return self._before + time.perf_counter() - self._began
-
-    def read(self) -> Record:
-        record = {
-            "train_loss": self._loss / self._labels,
-            "labels_per_second": self._labels / (time.perf_counter() - self._since),
-            "gradient_norm": self._norm / self._updates,
-            "learning_rate": self._rate,
-            "padding": 1 - self._real / self._cells,
-            "seconds": self._before + time.perf_counter() - self._began,
+        added = {
+            "updates": 1,
+            "labels": update.labels,
+            "loss": update.loss * update.labels,
+            "norm": update.gradient_norm,
+            "real": sum(real for real, _ in paddings),
+            "cells": sum(cells for _, cells in paddings),
         }
-        self._reset()
+        at.window = {name: at.window.get(name, 0.0) + value for name, value in added.items()}
+
+    def read(self, rate: float) -> Record:
+        at, w, now = self._at, self._at.window, time.perf_counter()
+        record = {
+            "step": at.step,
+            "epoch": at.epoch,
+            "train_loss": w["loss"] / w["labels"],
+            "labels_per_second": self._labels / (now - self._since),
+            "gradient_norm": w["norm"] / w["updates"],
+            "learning_rate": rate,
+            "padding": 1 - w["real"] / w["cells"],
+            "seconds": at.seconds,
+        }
+        at.window, self._labels, self._since = {}, 0, now
         return record
 
 

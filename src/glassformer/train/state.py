@@ -4,7 +4,7 @@ Random numbers are not in it: those of batch i of update s are drawn from (seed,
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ class Position:
     seconds: float = 0.0
     labels: int = 0
     unvalidated: bool = False  # a validation is due, which a signal to stop put off
+    window: dict[str, float] = field(default_factory=dict)  # sums since the log was last written
 
 
 class MovingAverage:
@@ -72,7 +73,7 @@ def restore(saved: TrainingState, model: nn.Module, optimizers: Optimizers) -> P
     """Put a captured state back, spread as the parameters are now."""
     parameters = dict(model.named_parameters())
     owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}
-    for path, tensor in saved.tensors.items():
+    for path, tensor in sorted(saved.tensors.items()):  # in one order in every process
         key, _, name = path.partition("/")
         parameter = parameters[name]
         value: Tensor = like(tensor, parameter) if tensor.dim() else tensor

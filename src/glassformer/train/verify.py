@@ -20,7 +20,14 @@ STEPS, STOPS = 8, (3, 4, 5)  # a validation falls on every fourth update
 
 def verify_resume(data: Prepared, notice: Callable[[str], None]) -> None:
     """Train a few updates in one go, then again with interruptions: before, at and after a save."""
-    quick = {"log_every": 1, "validate_every": 4, "keep": STEPS, "tensorboard": False}
+    quick: dict[str, object] = {
+        "log_every": 1,
+        "validate_every": 4,
+        "keep": STEPS,
+        "tensorboard": False,
+    }
+    if data.settings.train.metric == "bleu":  # which takes its time, and no part in resuming
+        quick["metric"] = "loss"
     data = replace(data, settings=data.settings.replace(train=quick))
     with TemporaryDirectory() as folder:
         whole = _stopped_at(data, Path(folder) / "whole", STEPS, resume=False, notice=notice)

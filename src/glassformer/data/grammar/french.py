@@ -24,6 +24,8 @@ _BEFORE_VOWEL = {
 _CONTRACTED = {
     ("de", "le"): "du",
     ("de", "les"): "des",
+    ("de", "des"): "de",  # near some houses: près de maisons
+    ("de", "de"): "de",
     ("à", "le"): "au",
     ("à", "les"): "aux",
 }
@@ -213,6 +215,7 @@ def _settle(spoken: list[Word]) -> list[Word]:
     for word, following in zip(spoken, [*spoken[1:], spoken[-1]], strict=True):
         text, keys = _elided(word.text, following.text), word.keys
         if settled and (settled[-1].text, text) in _CONTRACTED:
-            text, keys = _CONTRACTED[settled[-1].text, text], (*settled.pop().keys, *keys)
+            text = _elided(_CONTRACTED[settled[-1].text, text], following.text)
+            keys = (*settled.pop().keys, *keys)
         settled.append(Word(text, keys))
     return settled

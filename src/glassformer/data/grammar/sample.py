@@ -290,8 +290,10 @@ class Sampler:
             return self._liked(nouns, rich and not is_negated)
         if not is_negated and self._chance(0.05):
             return self._both(nouns)
-        # A relative clause behind a negated indefinite would want the subjunctive.
-        return self._phrase(nouns, rich=rich and not is_negated)
+        # A relative clause would want the subjunctive behind a negated indefinite, and would
+        # swallow a recipient that follows.
+        plain = is_negated or isinstance(clause.recipient, NounPhrase)
+        return self._phrase(nouns, rich=rich and not plain)
 
     def _liked(self, nouns: Sequence[Noun], rich: bool) -> NounPhrase:
         """Cats in general, or this one, but not some of them."""

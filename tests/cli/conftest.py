@@ -1,0 +1,18 @@
+"""Fixtures of the command line's tests."""
+
+from pathlib import Path
+
+import pytest
+
+from train.runs import Command
+
+
+@pytest.fixture
+def glassformer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    """The command, in a folder of its own, with a cache of its own and no data."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return Command(monkeypatch, capsys)

@@ -1,0 +1,117 @@
+"""`glassformer data`: what there is, getting it, and what a recipe makes of it."""
+
+from pathlib import Path
+
+import pytest
+
+from glassformer.data import datasets, tasks
+from glassformer.data.batching import TokenBatches
+from glassformer.data.prepare import prepare
+from train.runs import PAIRS, RECIPE, Command, text, tiny
+
+
+def test_list_names_every_set_and_the_data_that_needs_no_files(glassformer: Command) -> None:
+    code, out, _ = glassformer("data", "list")
+    assert code == 0
+    for name in (*datasets.names(), "grammar", *tasks.TASKS):
+        assert name in out
+
+
+@pytest.mark.parametrize(("name", "meant"), [("multi30", "multi30k"), ("imbd", "imdb")])
+def test_a_set_that_is_not_known_is_answered_with_the_nearest(
+    glassformer: Command, name: str, meant: str
+) -> None:
+    code, out, said = glassformer("data", "get", name)
+    assert (code, out) == (3, "") and f"no set of data called {name!r}" in said
+    assert f"{meant!r}" in said.partition("next:")[2]
+
+
+def test_get_finds_every_split_and_says_where(
+    glassformer: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set of our own, whose files already lie in the cache."""
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "toy.toml").write_text(TOY)
+    monkeypatch.setattr(datasets, "_manifests", lambda: tmp_path / "manifests")
+    for split in ("train", "valid"):
+        path = datasets.cache() / "toy" / f"{split}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("en\tfr\n" + "".join(f"{en}\t{fr}\n" for en, fr in PAIRS))
+    code, out, said = glassformer("data", "get", "toy")
+    assert code == 0, said
+    found = dict(line.split(": ") for line in out.splitlines())
+    assert found == {s: str(datasets.cache() / "toy" / f"{s}.tsv") for s in ("train", "valid")}
+
+
+TOY = """\
+name = "toy"
+title = "A toy"
+home = "nowhere"
+licence = "none"
+columns = ["en", "fr"]
+
+[splits.train]
+files = ["toy/train.tsv"]
+
+[splits.valid]
+files = ["toy/valid.tsv"]
+
+[files."toy/train.tsv"]
+
+[files."toy/valid.tsv"]
+"""
+
+
+def figures(out: str) -> dict[str, str]:
+    """The lines `name   what of it`."""
+    return dict(line.split(maxsplit=1) for line in out.splitlines() if line[:1].isalpha())
+
+
+def test_show_tells_what_a_recipe_makes_of_its_text(glassformer: Command, tmp_path: Path) -> None:
+    settings = text(tmp_path, data={"max_length": 30})
+    (tmp_path / "text.toml").write_text(settings.to_toml())
+    code, out, said = glassformer("data", "show", tmp_path / "text.toml", "--examples", "2")
+    assert code == 0, said
+    data = prepare(settings, threads=1)
+    lengths = data.train.lengths
+    batches = TokenBatches(lengths, 64, settings.train.seed)
+    epoch = batches.epoch(0)
+    told = figures(out)
+    assert told["examples"] == "48 to train on, 12 to validate on"
+    assert told["left"] == "out    0 longer than 30 subwords"
+    assert told["subwords"] == f"{len(data.tokenizers['joint'])} (joint, bpe)"
+    assert told["tokens"] == " + ".join(f"{n:,}" for n in lengths.sum(0)) + " in an epoch"
+    assert told["lengths"] == " and ".join(f"{n:.1f}" for n in lengths.mean(0)) + " on average"
+    assert told["batches"] == f"{len(epoch)} of at most 64 tokens a side"
+    assert told["padding"] == f"{batches.padding(epoch).share:.1%}"
+    for source, target in PAIRS[:2]:
+        assert f"  {source}\n  {target}\n" in out
+    assert PAIRS[2][0] not in out
+
+
+def test_show_takes_changes_and_a_task_has_no_subwords(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.toml").write_text(RECIPE)
+    code, out, _ = glassformer("data", "show", tmp_path / "tiny.toml", "data.examples=20")
+    told = figures(out)
+    assert code == 0 and told["examples"] == "20 to train on, 12 to validate on"
+    assert "subwords" not in told
+    assert len(tiny(data={"examples": 20}).train) == 20
+
+
+def test_show_names_bad_rows_or_goes_on_without_them(glassformer: Command, tmp_path: Path) -> None:
+    settings = text(tmp_path)
+    for path, line in zip(settings.data.train, ("a fox\n", "\n"), strict=True):
+        with Path(path).open("a") as file:
+            file.write(line)
+    (tmp_path / "text.toml").write_text(settings.to_toml())
+    code, out, said = glassformer("data", "show", tmp_path / "text.toml")
+    assert (code, out) == (3, "") and "train.fr:49" in said
+    code, out, _ = glassformer("data", "show", tmp_path / "text.toml", "--skip-bad")
+    assert code == 0 and figures(out)["examples"].startswith("48 ")
+
+
+def test_without_a_verb_its_help_is_shown(glassformer: Command) -> None:
+    _, out, said = glassformer("data")
+    assert all(verb in out + said for verb in ("list", "get", "show"))

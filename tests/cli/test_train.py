@@ -1,0 +1,318 @@
+"""`glassformer train` as a user meets it: a recipe, some changes, and what is said."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassformer.checkpoint import read
+from glassformer.cli.progress import Bar, Fetching
+from glassformer.cli.train import read_recipe
+from glassformer.config import RunSettings
+from glassformer.errors import SettingsError
+from glassformer.pipeline import load
+from train.runs import RECIPE, TINY, Command, records, steps, text
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.toml").write_text(RECIPE)
+    return tmp_path / "tiny.toml"
+
+
+def written(folder: Path, settings: RunSettings) -> Path:
+    path = folder / "text.toml"
+    path.write_text(settings.to_toml())
+    return path
+
+
+# From a recipe to a run
+
+
+def test_a_recipe_is_carried_out_and_told(glassformer: Command, recipe: Path) -> None:
+    code, out, said = glassformer("train", recipe)
+    assert (code, out) == (0, "")
+    assert "60 examples to train on, 12 to validate on" in said
+    assert said.count("tokens/s") == 8 and said.count("valid  loss") == 2
+    assert "stopped after 8 updates: 8 updates" in said
+    assert "runs/tiny/best" in said and "runs/tiny/latest" in said
+    assert steps(Path("runs/tiny")) == [4, 8]
+
+
+def test_a_translator_learns_from_text_files_end_to_end(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    settings = text(tmp_path, train={"max_steps": 2, "metric": "bleu"})
+    code, _, said = glassformer("train", written(tmp_path, settings), "--run", "run")
+    assert code == 0
+    assert "48 examples to train on, 12 to validate on" in said
+    (record,) = records(Path("run"), "valid_loss")
+    assert 0 <= record["valid_bleu"] <= 100 and "bleu" in said
+    saved = read(Path("run/best"))
+    assert saved.settings.model.vocab_size == len(saved.tokenizers["joint"]) <= 60
+    assert isinstance(load("run").translate("the red fox runs"), str)
+
+
+def test_changes_on_the_command_line_reach_the_run(glassformer: Command, recipe: Path) -> None:
+    changes = ("train.max_steps=1", "model.d_ff=24", "model.norm=rms-norm", "train.patience=3")
+    code, _, said = glassformer("train", recipe, *changes, "data.labels=['a', 'b']", "--run", "r")
+    assert code == 0, said
+    saved = read(Path("r/latest")).settings
+    assert (saved.train.max_steps, saved.model.d_ff, saved.train.patience) == (1, 24, 3)
+    assert saved.model.norm == "rms-norm" and saved.data.labels == ("a", "b")
+    assert saved.data.examples == 60  # what was not changed
+
+
+def test_files_are_named_on_the_command_line_as_a_list(
+    glassformer: Command, tmp_path: Path, recipe: Path
+) -> None:
+    files = text(tmp_path / "text").data
+    named = [f"data.{split}={json.dumps(getattr(files, split))}" for split in ("train", "valid")]
+    changes = ("data.name=files", *named, "model.vocab_size=60", "train.max_steps=1")
+    code, _, said = glassformer("train", recipe, *changes)
+    assert code == 0, said
+    assert read(Path("runs/tiny/latest")).settings.data.train == files.train
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "remedy"),
+    [
+        ("trian.max_steps=1", "Unknown setting 'trian'", "did you mean 'train'?"),
+        ("train.max_step=1", "Unknown setting 'train.max_step'", "mean 'train.max_steps'?"),
+        ("model.heads=1", "Unknown setting 'model.heads'", "did you mean 'model.n_heads'?"),
+        ("train.max_steps=soon", "train.max_steps = 'soon'", "set train.max_steps"),
+        ("train.max_steps", "'train.max_steps' is not a change", "train.max_steps=1000"),
+        ("train.max_steps.more=1", "train.max_steps = {'more': 1}", "set train.max_steps"),
+        ("model=small", "model = 'small'", "set model"),
+        ("model.n_heads=3", "n_heads = 3", "n_heads"),
+        ("train.metric=bleu", "does not go with a translator on 'copy'", "'accuracy' or 'loss'"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_the_nearest(
+    glassformer: Command, recipe: Path, change: str, what: str, remedy: str
+) -> None:
+    code, out, said = glassformer("train", recipe, change)
+    assert (code, out) == (2, "")
+    assert f"error: {what}" in said or what in said
+    assert remedy in said.partition("next:")[2]
+    assert not Path("runs").exists()
+
+
+def test_a_section_and_its_settings_cannot_both_be_changed(
+    glassformer: Command, recipe: Path
+) -> None:
+    code, _, said = glassformer("train", recipe, "train=fast", "train.max_steps=1")
+    assert code == 2 and "train" in said
+
+
+def test_a_recipe_that_is_not_there_or_not_toml_is_named(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    code, _, said = glassformer("train", "recipes/none.toml")
+    assert code == 2 and "There is no recipe recipes/none.toml" in said
+    assert "[model], [data] and [train]" in said and "Look into recipes/" in said
+    (tmp_path / "broken.toml").write_text("[model\n")
+    code, _, said = glassformer("train", "broken.toml")
+    assert code == 2 and "not TOML" in said and "line 1" in said
+
+
+def test_changes_nest_by_section_and_leave_the_rest_alone(recipe: Path) -> None:
+    changed = read_recipe(recipe, ["train.clip=2", "data.columns=['a', 'b']"], skip_bad=True)
+    expected = {"data": {"columns": ("a", "b"), "skip_bad": True}, "train": {"clip": 2.0}}
+    assert changed == TINY.replace(**expected)
+    with pytest.raises(SettingsError, match=r"Unknown setting 'train\.clips'"):
+        read_recipe(recipe, ["train.clips=2"])
+
+
+# Over and over
+
+
+def test_a_run_that_is_there_is_neither_lost_nor_begun_anew(
+    glassformer: Command, recipe: Path
+) -> None:
+    glassformer("train", recipe, "train.max_steps=4")
+    before = Path("runs/tiny/log.jsonl").read_bytes()
+    code, _, said = glassformer("train", recipe)
+    assert code == 2 and "runs/tiny holds a run already" in said
+    assert "--resume" in said and "--run runs/tiny-2" in said
+    assert Path("runs/tiny/log.jsonl").read_bytes() == before
+    code, _, said = glassformer("train", recipe, "--resume")
+    assert code == 0 and "stopped after 8 updates" in said
+    assert steps(Path("runs/tiny")) == [4, 8]
+
+
+def test_a_run_killed_before_it_made_its_links_is_not_begun_anew(
+    glassformer: Command, recipe: Path
+) -> None:
+    glassformer("train", recipe, "train.max_steps=4")
+    for name in ("latest", "best"):
+        Path("runs/tiny", name).unlink()
+    code, _, said = glassformer("train", recipe)
+    assert code == 2 and "holds a run already" in said
+    assert glassformer("train", recipe, "--resume")[0] == 0
+
+
+def test_there_is_nothing_to_resume_before_a_first_checkpoint(
+    glassformer: Command, recipe: Path
+) -> None:
+    code, _, said = glassformer("train", recipe, "--resume")
+    assert code == 4 and "holds no checkpoint" in said and "without --resume" in said
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
+    glassformer: Command, recipe: Path
+) -> None:
+    glassformer("train", recipe)
+    Path("runs/tiny/step-00000008/model.safetensors").write_bytes(b"")
+    code, _, said = glassformer("train", recipe, "--resume")
+    assert code == 0 and "step-00000008 is damaged: model.safetensors" in said
+    assert "Going back" in said and said.count("tokens/s") == 4
+
+
+def test_verify_resume_proves_it_and_leaves_no_run(glassformer: Command, recipe: Path) -> None:
+    code, _, said = glassformer("train", recipe, "--verify-resume", "model.dropout=0.2")
+    assert code == 0 and said.count("the same bits") == 3
+    assert not Path("runs").exists()
+
+
+def test_verify_resume_works_on_a_recipe_judged_by_bleu(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    settings = text(tmp_path, train={"metric": "bleu"}, data={"subword_sampling": 0.1})
+    code, _, said = glassformer("train", written(tmp_path, settings), "--verify-resume")
+    assert code == 0 and said.count("the same bits") == 3
+
+
+# Bad data
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """A recipe whose training text has an empty line on one side."""
+    settings = text(tmp_path, train={"max_steps": 1})
+    with Path(settings.data.train[0]).open("a") as source:
+        source.write("\n")
+    with Path(settings.data.train[1]).open("a") as target:
+        target.write("un mot sans source\n")
+    return written(tmp_path, settings)
+
+
+def test_a_bad_row_stops_the_run_and_is_named(glassformer: Command, bad: Path) -> None:
+    code, _, said = glassformer("train", bad)
+    assert code == 3 and "train.en:49" in said and "--skip-bad" in said
+    assert not Path("runs").exists()
+
+
+def test_skip_bad_goes_on_without_it_and_says_how_many(glassformer: Command, bad: Path) -> None:
+    code, _, said = glassformer("train", bad, "--skip-bad")
+    assert code == 0 and "48 examples to train on" in said
+    assert "1 bad" in said
+    code, _, said = glassformer("train", bad, "--skip-bad", "--run", "again")
+    assert code == 0 and "1 bad" in said  # also when all is in the cache
+
+
+def test_examples_that_are_too_long_are_left_out_and_counted(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    settings = text(tmp_path, train={"max_steps": 1}, data={"max_length": 12})
+    with Path(settings.data.train[0]).open("a") as source:
+        source.write("fox " * 30 + "\n")
+    with Path(settings.data.train[1]).open("a") as target:
+        target.write("ici\n")
+    code, _, said = glassformer("train", written(tmp_path, settings))
+    assert code == 0 and "1 longer than 12 subwords left out" in said
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> RunSettings:
+    """A classifier's recipe on a TSV file with a header."""
+    for name in ("train", "valid"):
+        rows = "".join(f"a {mood} fox {i}\t{mood}\n" for i in range(20) for mood in ("sad", "glad"))
+        (tmp_path / f"{name}.tsv").write_text(f"text\tlabel\n{rows}")
+    files = {name: [str(tmp_path / f"{name}.tsv")] for name in ("train", "valid")}
+    return TINY.replace(
+        model={"kind": "classifier", "vocab_size": 40},
+        data={"name": "files", "columns": ["text", "label"], **files},
+        train={"max_steps": 2, "metric": "accuracy"},
+    )
+
+
+def test_a_classifier_learns_from_a_table(
+    glassformer: Command, tmp_path: Path, reviews: RunSettings
+) -> None:
+    code, _, said = glassformer("train", written(tmp_path, reviews), "--run", "run")
+    assert code == 0, said
+    saved = read(Path("run/best")).settings
+    assert saved.data.labels == ("glad", "sad") and saved.model.n_classes == 2
+
+
+def test_a_label_that_training_never_saw_is_named(
+    glassformer: Command, tmp_path: Path, reviews: RunSettings
+) -> None:
+    with (tmp_path / "valid.tsv").open("a") as file:
+        file.write("a fox\tangry\n")
+    code, _, said = glassformer("train", written(tmp_path, reviews), "data.valid_examples=100")
+    assert code == 3 and "valid.tsv:42" in said and "angry" in said
+
+
+def test_a_kind_of_model_that_has_no_use_for_text_is_refused(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    settings = text(tmp_path, model={"kind": "tagger"})
+    code, _, said = glassformer("train", written(tmp_path, settings))
+    assert code in (2, 3) and "tagger" in said
+
+
+# What is shown
+
+TRAIN = {
+    "step": 5,
+    "train_loss": 1.25,
+    "labels_per_second": 1234.0,
+    "gradient_norm": 0.5,
+    "learning_rate": 1e-3,
+    "seconds": 30.0,
+}
+VALID = {"step": 5, "valid_loss": 1.0, "valid_accuracy": 50.0, "best": True, "seconds": 30.0}
+
+
+def shown(capsys: pytest.CaptureFixture[str], *records: dict[str, Any], **bar: Any) -> str:
+    with Bar("training", steps=10, done=0, minutes=bar.get("minutes"), seconds=0.0) as shown:
+        for record in records:
+            shown.record(record)
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_without_a_terminal_every_record_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    said = shown(capsys, TRAIN, VALID)
+    assert "5 loss 1.250 1,234 tokens/s norm 0.50 rate 1.0e-03 (0.5 min left)" in said
+    assert "5 valid loss 1.000 accuracy 50.00% best (0.5 min left)" in said
+
+
+def test_time_left_is_by_minutes_where_these_end_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "(0.1 min left)" in shown(capsys, TRAIN, minutes=0.6)
+
+
+def test_on_a_terminal_a_bar_moves_and_validations_stay(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    said = shown(capsys, TRAIN, VALID)
+    assert "training" in said and "valid loss 1.000" in said
+    assert said.count("(0.5 min left)") == 1  # only the validation is a line of its own
+
+
+def test_fetching_shows_how_much_of_each_file_there_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with Fetching() as progress:
+        for done in range(0, 11):
+            progress("a/file.gz", done, 10)
+        progress("another", 3, None)
+    said = capsys.readouterr().err
+    assert "a/file.gz" in said and "another" in said and "100%" in said

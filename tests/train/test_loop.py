@@ -1,0 +1,315 @@
+"""The loop: it learns, stops for a reason, and leaves behind what it says it does."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from glassformer.checkpoint import RunFolder, read, weights_of
+from glassformer.data.batch import Batch
+from glassformer.data.batching import TokenBatches
+from glassformer.errors import CheckpointError, SettingsError, TrainingError
+from glassformer.train.distributed import ALONE, World
+from glassformer.train.loop import draw_seed, start, train, updates
+from glassformer.train.schedule import factor
+from glassformer.train.step import train_step
+from glassformer.train.validate import Evaluate, validate
+from train.runs import assert_equal, curve, latest, records, steps, tiny, trained, unexpected
+
+
+def scripted(metric: str, *scores: float) -> Evaluate:
+    """Validations that go as written."""
+    coming: Iterator[float] = iter(scores)
+    return lambda model: {metric: next(coming)}
+
+
+# Learning
+
+
+def test_the_loss_falls_and_the_task_is_learned(tmp_path: Path) -> None:
+    data = tiny(
+        model={"kind": "tagger", "d_model": 32, "dropout": 0.0},
+        data={"examples": 300, "batch_tokens": 256},
+        train={"max_steps": 60, "learning_rate": 0.03, "validate_every": 60},
+    )
+    _, reason = trained(data, tmp_path)
+    losses = curve(tmp_path)
+    assert reason == "60 updates"
+    assert losses[-1] < losses[0] / 2
+    assert records(tmp_path, "valid_loss")[-1]["valid_accuracy"] > 95
+
+
+def test_the_loop_is_nothing_but_updates_one_after_the_other(tmp_path: Path) -> None:
+    data = tiny(model={"dropout": 0.1}, train={"accumulate": 2, "schedule": "linear"})
+    run, _ = trained(data, tmp_path / "loop")
+    by_hand, s = start(data, tmp_path / "hand", ALONE, False, unexpected), data.settings.train
+    for step, (_, _, batches) in enumerate(islice(updates(by_hand), s.max_steps), 1):
+        rate = factor("linear", step, s.warmup, s.max_steps)
+        seeds = [draw_seed(s.seed, step, i) for i in range(2)]
+        train_step(by_hand.objective, by_hand.optimizers, batches, seeds, rate, s.clip)
+    assert_equal(weights_of(by_hand.model), weights_of(run.model))
+
+
+def test_the_same_settings_give_the_same_bits_and_another_seed_others(tmp_path: Path) -> None:
+    first, again, _ = (
+        trained(tiny(model={"dropout": 0.2}, train={"seed": seed}), tmp_path / name)[0]
+        for name, seed in [("a", 1), ("b", 1), ("c", 2)]
+    )
+    assert_equal(weights_of(first.model), weights_of(again.model))
+    assert records(tmp_path / "a") == records(tmp_path / "b")
+    assert curve(tmp_path / "c") != curve(tmp_path / "a")
+
+
+# Batches
+
+
+def taken(world: World, accumulate: int, count: int, **position: int) -> list[Any]:
+    """(epoch, where it then stands, batches) of the first updates of one of many processes."""
+    run = start(tiny(train={"accumulate": accumulate}), Path("unused"), ALONE, False, unexpected)
+    run.world = world
+    for name, value in position.items():
+        setattr(run.position, name, value)
+    return list(islice(updates(run), count))
+
+
+def texts(batches: list[Batch]) -> list[Any]:
+    return [batch.inputs[0].tolist() for batch in batches]
+
+
+@pytest.mark.parametrize(("size", "accumulate"), [(2, 1), (2, 2), (3, 1)])
+def test_many_processes_share_out_the_batches_of_one(size: int, accumulate: int) -> None:
+    alone = taken(ALONE, size * accumulate, 4)
+    ranks = [taken(World(rank, size), accumulate, 4) for rank in range(size)]
+    for update, parts in zip(alone, zip(*ranks, strict=True), strict=True):
+        assert all(part[:2] == update[:2] for part in parts)
+        shared = [texts(part[2]) for part in parts]
+        in_turn = [shared[i % size][i // size] for i in range(size * accumulate)]
+        assert in_turn == texts(update[2])
+
+
+def test_an_epoch_sees_every_example_once_and_the_next_in_another_order() -> None:
+    data = tiny()
+    order = TokenBatches(data.train.lengths, 64, data.settings.train.seed)
+    per_epoch = len(order.epoch(0))
+    seen = taken(ALONE, 1, 2 * per_epoch)
+    assert [epoch for epoch, _, _ in seen] == [0] * per_epoch + [1] * per_epoch
+    assert [end for _, end, _ in seen] == [*range(1, per_epoch + 1)] * 2
+    first, second = seen[:per_epoch], seen[per_epoch:]
+    rows = [[row for u in epoch for row in texts(u[2])[0]] for epoch in (first, second)]
+    stripped = [sorted([i for i in row if i] for row in epoch) for epoch in rows]
+    assert stripped[0] == stripped[1] and len(stripped[0]) == len(data.train)
+    assert rows[0] != rows[1]
+
+
+@pytest.mark.parametrize("done", [1, 5, 6, 7])
+def test_updates_go_on_from_wherever_a_run_stands(done: int) -> None:
+    whole = taken(ALONE, 1, 10)
+    epoch, batch, _ = whole[done - 1]
+    rest = taken(ALONE, 1, 10 - done, epoch=epoch, batch=batch)
+    assert [texts(u[2]) for u in rest] == [texts(u[2]) for u in whole[done:]]
+    assert [u[:2] for u in rest] == [u[:2] for u in whole[done:]]
+
+
+def test_each_batch_of_each_epoch_draws_its_subwords_anew() -> None:
+    data, seeds = tiny(), []
+
+    def resample(side: int, rows: Any, seed: int) -> list[Any]:
+        seeds.append(seed)
+        return [data.train.sides[side][i] for i in rows]
+
+    drawn = replace(data, train=replace(data.train, resample=resample))
+    run = start(drawn, Path("unused"), ALONE, False, unexpected)
+    assert len(list(islice(updates(run), 12))) == 12
+    assert seeds[0::2] == seeds[1::2] and len(set(seeds)) == 12  # both sides of a batch by one
+
+
+def test_an_update_that_an_epoch_cannot_fill_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="has 6 batches, one update takes 7") as caught:
+        trained(tiny(train={"accumulate": 7}), tmp_path)
+    assert "train.accumulate" in caught.value.remedy
+
+
+def test_muon_and_shards_do_not_go_together(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"train\.fully_shard = true") as caught:
+        trained(tiny(train={"fully_shard": True, "optimizer": "muon"}), tmp_path)
+    assert "whole matrices" in caught.value.why and "'adamw'" in caught.value.remedy
+
+
+# Reasons to stop
+
+
+def test_it_stops_after_max_steps_with_a_last_validation(tmp_path: Path) -> None:
+    _, reason = trained(tiny(train={"max_steps": 6}), tmp_path)
+    assert reason == "6 updates"
+    assert [record["step"] for record in records(tmp_path, "valid_loss")] == [4, 6]
+    assert steps(tmp_path) == [4, 6]
+
+
+def test_it_stops_after_max_minutes_with_a_last_validation(tmp_path: Path) -> None:
+    run, reason = trained(tiny(train={"max_minutes": 1e-6, "max_steps": 100}), tmp_path)
+    assert reason == "1e-06 minutes"
+    assert run.position.step == 1 and steps(tmp_path) == [1]
+    assert len(records(tmp_path, "valid_loss")) == 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "ended", "best"),
+    [
+        ("loss", [3, 2, 2.5, 2, 1], 4, 2),
+        ("accuracy", [50, 60, 70, 70, 65, 99], 5, 3),
+        ("bleu", [1, 0.5, 2, 3, 2, 2.5], 6, 4),
+    ],
+)
+def test_it_stops_when_patience_is_over_and_best_is_the_best(
+    tmp_path: Path, metric: str, scores: list[float], ended: int, best: int
+) -> None:
+    settings = {"metric": metric, "patience": 2, "validate_every": 1, "max_steps": 50}
+    run, reason = trained(tiny(train=settings), tmp_path, evaluate=scripted(metric, *scores))
+    assert reason == f"no better {metric} in 2 validations"
+    assert run.position.step == ended
+    assert (tmp_path / "best").resolve().name == f"step-{best:08d}"
+    found = records(tmp_path, "valid_loss")
+    assert [record[f"valid_{metric}"] for record in found] == scores[:ended]
+    sign = -1 if metric == "loss" else 1
+    assert [record["best"] for record in found] == [
+        all(sign * score > sign * earlier for earlier in scores[:i])
+        for i, score in enumerate(scores[:ended])
+    ]
+
+
+def test_a_run_that_is_over_stays_so_when_it_is_resumed(tmp_path: Path) -> None:
+    trained(tiny(), tmp_path)
+    before = (tmp_path / "log.jsonl").read_text()
+    run, reason = trained(tiny(), tmp_path, resume=True)
+    assert reason == "8 updates" and run.position.step == 8
+    assert (tmp_path / "log.jsonl").read_text() == before
+
+
+def test_a_run_without_checkpoints_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        trained(tiny(), tmp_path, resume=True)
+
+
+# What it leaves behind
+
+
+def test_the_log_tells_of_updates_and_validations(tmp_path: Path) -> None:
+    data = tiny(train={"log_every": 2, "schedule": "cosine"})
+    run, _ = trained(data, tmp_path / "pairs")
+    trained(tiny(train={"schedule": "cosine"}), tmp_path / "each")
+    each = [r for r in map(json.loads, log_lines(tmp_path / "each")) if "train_loss" in r]
+    pairs = [r for r in map(json.loads, log_lines(tmp_path / "pairs")) if "train_loss" in r]
+    names = ["train_loss", "labels_per_second", "gradient_norm", "learning_rate", "padding"]
+    assert all(list(record) == ["step", "epoch", *names, "seconds"] for record in pairs)
+    assert [record["step"] for record in pairs] == [2, 4, 6, 8]
+    batches = [b for _, _, b in taken(ALONE, 1, 8)]
+    for i, record in enumerate(pairs):
+        both = each[2 * i : 2 * i + 2]
+        labels = [sum(b.n_labels for b in batches[2 * i + j]) for j in range(2)]
+        losses = [one["train_loss"] for one in both]
+        weighted = sum(n * loss for n, loss in zip(labels, losses, strict=True)) / sum(labels)
+        assert_close(record["train_loss"], weighted)
+        assert_close(record["gradient_norm"], sum(one["gradient_norm"] for one in both) / 2)
+        assert record["learning_rate"] == 0.01 * factor("cosine", record["step"], 2, 8)
+        cells = [x for j in range(2) for b in batches[2 * i + j] for x in b.inputs]
+        real = sum(int((x != 0).sum()) for x in cells) / sum(x.numel() for x in cells)
+        assert_close(record["padding"], 1 - real)
+        assert record["labels_per_second"] > 0
+    assert [r["seconds"] for r in pairs] == sorted(r["seconds"] for r in pairs)
+    assert run.position.labels == sum(b.n_labels for update in batches for b in update)
+
+
+def log_lines(folder: Path) -> list[str]:
+    return (folder / "log.jsonl").read_text().splitlines()
+
+
+def test_a_validation_is_that_of_the_weights_it_saves(tmp_path: Path) -> None:
+    data = tiny(train={"ema": 0.5})
+    trained(data, tmp_path)
+    for record in records(tmp_path, "valid_loss"):
+        saved = read(tmp_path / f"step-{record['step']:08d}")
+        scores = validate(saved.settings.model, saved.weights, data.valid, 64, None)
+        assert {f"valid_{name}": score for name, score in scores.items()}.items() <= record.items()
+
+
+def test_reports_are_the_records_of_the_log(tmp_path: Path) -> None:
+    told: list[dict[str, Any]] = []
+    train(start(tiny(), tmp_path, ALONE, False, unexpected), report=told.append)
+    assert [json.dumps(record) for record in told] == log_lines(tmp_path)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_attention_entropy_is_logged_on_request(tmp_path: Path, wanted: bool) -> None:
+    trained(tiny(train={"attention_entropy": wanted, "max_steps": 1}), tmp_path)
+    (record,) = records(tmp_path, "valid_loss")
+    heads = [name for name in record if name.startswith("valid_entropy/")]
+    assert len(heads) == (6 if wanted else 0)  # three attentions of two heads
+    assert all(record[head] > 0 for head in heads)
+
+
+def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
+    trained(tiny(train={"tensorboard": True, "max_steps": 2}), tmp_path)
+    (written,) = (tmp_path / "tensorboard").iterdir()
+    assert b"train_loss" in written.read_bytes() and b"valid_accuracy" in written.read_bytes()
+
+
+def test_a_checkpoint_holds_the_average_of_the_weights(tmp_path: Path) -> None:
+    data = tiny(train={"ema": 0.8, "max_steps": 6})
+    run = start(data, tmp_path, ALONE, False, unexpected)
+    expected = {n: w.double().clone() for n, w in weights_of(run.model).items()}
+
+    def follow(record: dict[str, Any]) -> None:
+        if "train_loss" in record:
+            keep = min(0.8, (1 + record["step"]) / (10 + record["step"]))
+            for name, weight in weights_of(run.model).items():
+                expected[name].mul_(keep).add_((1 - keep) * weight.double())
+
+    train(run, report=follow)
+    saved = latest(tmp_path)
+    assert_close({n: w.double() for n, w in saved.weights.items()}, expected, rtol=0, atol=1e-6)
+    raw = weights_of(run.model)
+    assert any(not torch.equal(raw[name], saved.weights[name]) for name in raw)
+
+
+def test_without_an_average_a_checkpoint_holds_the_weights(tmp_path: Path) -> None:
+    run, _ = trained(tiny(), tmp_path)
+    assert_equal(latest(tmp_path).weights, weights_of(run.model))
+
+
+def test_only_the_last_few_checkpoints_and_the_best_stay(tmp_path: Path) -> None:
+    settings = {"keep": 2, "validate_every": 1, "metric": "bleu", "max_steps": 6}
+    trained(tiny(train=settings), tmp_path, evaluate=scripted("bleu", 1, 9, 3, 4, 5, 6))
+    assert steps(tmp_path) == [2, 5, 6]
+
+
+def test_a_run_goes_back_from_a_damaged_checkpoint_says_so_and_mends_it(tmp_path: Path) -> None:
+    trained(tiny(), tmp_path / "whole")
+    trained(tiny(), tmp_path / "hurt")
+    damaged = tmp_path / "hurt" / "step-00000008" / "model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    said: list[str] = []
+    run = start(tiny(), tmp_path / "hurt", ALONE, True, said.append)
+    assert run.position.step == 4
+    assert len(said) == 1 and "step-00000008 is damaged: model.safetensors" in said[0]
+    assert train(run) == "8 updates"
+    assert_equal(RunFolder(tmp_path / "hurt").newest(unexpected).weights, weights_of(run.model))
+    assert records(tmp_path / "hurt") == records(tmp_path / "whole")
+
+
+def test_a_run_that_meets_nan_stops_and_its_checkpoints_stay_good(tmp_path: Path) -> None:
+    run = start(tiny(train={"max_steps": 20}), tmp_path, ALONE, False, unexpected)
+
+    def poison(record: dict[str, Any]) -> None:
+        if record["step"] == 6 and "train_loss" in record:
+            next(iter(run.model.encoder.layers.parameters())).data.fill_(float("nan"))
+
+    with pytest.raises(TrainingError, match=r"first in encoder\.layers\.0\."):
+        train(run, report=poison)
+    good = RunFolder(tmp_path).newest(unexpected)
+    assert all(weight.isfinite().all() for weight in good.weights.values())
