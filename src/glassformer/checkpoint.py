@@ -101,10 +101,12 @@ def write(checkpoint: Checkpoint, folder: Path) -> None:
                 digests[name] = sha256(content).hexdigest()
             _write_flushed(partial / MANIFEST, json.dumps(digests, indent=2).encode())
             _flush_folder(partial)
-            if folder.exists():
-                _remove(folder)
+            old = folder.with_name(f"{PARTIAL}{folder.name}-old")
+            if folder.exists():  # two renames in a row: hardly a moment without either
+                folder.rename(old)
             partial.rename(folder)
             _flush_folder(folder.parent)
+            shutil.rmtree(old, ignore_errors=True)
         except OSError:
             shutil.rmtree(partial, ignore_errors=True)
             raise

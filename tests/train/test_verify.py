@@ -73,4 +73,4 @@ def test_it_would_fail_on_any_settings(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     """A run too short to be interrupted proves nothing."""
-    refusal(monkeypatch, forget_the_optimiser, **settings)
+    refusal(monkeypatch, forget_the_place, **settings)

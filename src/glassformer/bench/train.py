@@ -26,8 +26,8 @@ RATE, CLIP = 1e-3, 1.0
 class Plan:
     """Updates in a turn, and turns; the data says the rest."""
 
-    updates: int = 10
-    rounds: int = 5
+    updates: int = 6
+    rounds: int = 3
     batch_tokens: int = 4_096
     smoothing: float = 0.1
     dropout: float = 0.3

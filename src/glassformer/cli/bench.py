@@ -71,8 +71,8 @@ def train(
     recipe: Annotated[Path, typer.Option(help="Whose data to take the batches from.")] = Path(
         "recipes/multi30k.toml"
     ),
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 5,
-    updates: Annotated[int, typer.Option(min=1, help="Updates in a turn.")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 3,
+    updates: Annotated[int, typer.Option(min=1, help="Updates in a turn.")] = 6,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
         "results/bench_train.json"

@@ -84,7 +84,9 @@ class Bar:
         self._bar.update(self._task, completed=share, news=news if "train_loss" in record else "")
         if not self._console.is_terminal or "valid_loss" in record:
             left = record["seconds"] / share * (1 - share) if share < 1 else 0.0
-            self._console.print(f"{record['step']:>7,}  {news}  ({left / 60:.1f} min left)")
+            self._console.print(
+                f"{record['step']:>7,}  {news}  ({left / 60:.1f} min left)", soft_wrap=True
+            )
 
 
 def line(record: dict[str, Any]) -> str:

@@ -33,7 +33,8 @@ class Log:
         if self._board is not None:
             for name, value in record.items():
                 if isinstance(value, int | float) and name != "step":
-                    self._board(name, value, record["step"])
+                    self._board.add_scalar(name, value, record["step"])
+            self._board.flush()  # of itself it would do so every two minutes
 
 
 def read(path: Path) -> list[Record]:
@@ -48,10 +49,9 @@ def _line(record: Record) -> str:
     return json.dumps(record) + "\n"
 
 
-def _tensorboard(folder: Path, step: int) -> Callable[[str, float, int], None]:
+def _tensorboard(folder: Path, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise MissingPackageError("tensorboard", "train.tensorboard", "tensorboard") from None
-    writer: Any = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
-    return writer.add_scalar
+    return SummaryWriter(folder / "tensorboard", purge_step=step + 1)
