@@ -42,7 +42,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("command", re.findall(r"glassformer train (recipes/\S+)", README))
+@pytest.mark.parametrize("command", re.findall(r"glassformer train (recipes/\w+\.toml)", README))
 def test_the_recipes_that_are_named_exist(command: str) -> None:
     assert (ROOT / command).is_file()
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from glassformer import __version__
-from glassformer.cli import bench, data, demo, describe, train
+from glassformer.cli import average, bench, data, demo, describe, train
 from glassformer.errors import GlassformerError
 
 EXAMPLES = f"""\
@@ -30,6 +30,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
+app.command("average")(average.average)
 app.command("describe")(describe.describe)
 app.add_typer(data.app, name="data", help="Named sets of data, and what a recipe makes of one.")
 app.add_typer(bench.app, name="bench", help="Measure speed and memory side by side with peers.")

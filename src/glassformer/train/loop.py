@@ -119,9 +119,14 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
             at.step += 1
             rate = factor(s.schedule, at.step, s.warmup, s.max_steps)
             seeds = (draw_seed(s.seed, at.step, world.rank + i * world.size) for i in count())
-            update = train_step(
-                run.objective, run.optimizers, batches, seeds, rate, s.clip, world, s.precision
-            )
+            try:
+                update = train_step(
+                    run.objective, run.optimizers, batches, seeds, rate, s.clip, world, s.precision
+                )
+            except TrainingError:  # before the update: what was good is good still
+                at.step -= 1
+                keep_good_weights(run)
+                raise
             if run.average is not None:
                 run.average.update(run.model, at.step)
             meter.add(update, batches)
@@ -242,6 +247,13 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report) -> None:
     save(run, weights, is_best)
     tell({"step": at.step, "epoch": at.epoch, **{f"valid_{n}": v for n, v in scores.items()},
           "best": is_best, "seconds": at.seconds})  # fmt: skip
+
+
+def keep_good_weights(run: Run) -> None:
+    """Save what the last update left; a resumed run goes on behind the batch that failed."""
+    weights = inference_weights(run)
+    if all(bool(w.isfinite().all()) for w in weights.values()):
+        save(run, weights, is_best=False)
 
 
 def save(run: Run, weights: dict[str, Tensor], is_best: bool) -> None:

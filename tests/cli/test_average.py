@@ -1,0 +1,34 @@
+"""`glassformer average` makes a checkpoint that is the mean of others."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.checkpoint import Checkpoint, RunFolder, read
+from glassformer.config import RunSettings
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "glassformer", "average", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(("last", "expected"), [(1, 4.0), (2, 3.0), (9, 7 / 3)])
+def test_the_last_checkpoints_are_averaged(tmp_path: Path, last: int, expected: float) -> None:
+    for step, value in enumerate((1.0, 2.0, 4.0)):
+        weights = {"w": torch.full((2, 3), value)}
+        RunFolder(tmp_path).save(Checkpoint(RunSettings(), weights), step, False, 9)
+    result = run(str(tmp_path), "--last", str(last))
+    assert result.returncode == 0, result.stderr
+    averaged = read(tmp_path / "averaged").weights["w"]
+    torch.testing.assert_close(averaged, torch.full((2, 3), expected))
+
+
+def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
+    result = run(str(tmp_path))
+    assert result.returncode == 4
+    assert "holds no checkpoint" in result.stderr
+    assert "Traceback" not in result.stderr
