@@ -313,3 +313,24 @@ def test_a_run_that_meets_nan_stops_and_its_checkpoints_stay_good(tmp_path: Path
         train(run, report=poison)
     good = RunFolder(tmp_path).newest(unexpected)
     assert all(weight.isfinite().all() for weight in good.weights.values())
+
+
+def test_a_gradient_that_is_no_number_leaves_the_last_good_weights_on_disk(tmp_path: Path) -> None:
+    run = start(tiny(), tmp_path, ALONE, False, unexpected)
+    good: dict[str, torch.Tensor] = {}
+
+    def spoil(gradient: torch.Tensor) -> torch.Tensor:
+        if run.position.step == 3:
+            good.update({n: w.clone() for n, w in weights_of(run.model).items()})
+            return gradient * float("nan")
+        return gradient
+
+    next(iter(run.model.encoder.layers.parameters())).register_hook(spoil)
+    with pytest.raises(TrainingError, match=r"first in encoder\.layers"):
+        train(run)
+    saved = latest(tmp_path)
+    assert_equal(saved.weights, good)
+    assert saved.training is not None
+    assert saved.training.values["position"]["step"] == 2
+    _, reason = trained(tiny(), tmp_path, resume=True)
+    assert "updates" in reason
