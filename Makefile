@@ -21,7 +21,7 @@ check: setup
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest -n 2 --cov --cov-report=term
 
 demo: setup
 	$(BIN)/glassformer demo

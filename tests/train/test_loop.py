@@ -1,6 +1,7 @@
 """The loop: it learns, stops for a reason, and leaves behind what it says it does."""
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -334,3 +335,18 @@ def test_a_gradient_that_is_no_number_leaves_the_last_good_weights_on_disk(tmp_p
     assert saved.training.values["position"]["step"] == 2
     _, reason = trained(tiny(), tmp_path, resume=True)
     assert "updates" in reason
+
+
+def test_a_signal_breaks_a_validation_off_which_is_then_made_up_for(tmp_path: Path) -> None:
+    settings = {"metric": "accuracy"}
+    trained(tiny(train=settings), tmp_path / "whole")
+
+    def interrupted(model: torch.nn.Module) -> dict[str, float]:
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("the signal ends the validation here")
+
+    run, reason = trained(tiny(train=settings), tmp_path / "stopped", evaluate=interrupted)
+    assert run.position.unvalidated and reason == f"signal {int(signal.SIGTERM)}"
+    trained(tiny(train=settings), tmp_path / "stopped", resume=True)
+    assert records(tmp_path / "stopped") == records(tmp_path / "whole")
+    assert_equal(latest(tmp_path / "stopped").weights, latest(tmp_path / "whole").weights)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -24,7 +25,7 @@ from glassformer.train.early_stopping import EarlyStopping
 from glassformer.train.log import Log, Record
 from glassformer.train.optimizer import build_optimizers
 from glassformer.train.schedule import factor
-from glassformer.train.signals import stop_signals
+from glassformer.train.signals import Signals, StopRequested, stop_signals
 from glassformer.train.state import MovingAverage, Position, capture, restore
 from glassformer.train.step import Objective, Update, train_step
 from glassformer.train.validate import Evaluate, validate
@@ -111,8 +112,8 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
     tell = Log(run.folder.path, at.step, s.tensorboard, report).write if world.leads else report
     meter = Meter(at)
     with stop_signals() as signals:
-        if at.unvalidated:
-            conclude(run, evaluate, tell)
+        if at.unvalidated and (reason := conclude(run, evaluate, tell, signals)):
+            return reason
         for at.epoch, at.batch, batches in prefetch(updates(run)):
             if reason := ending(run):
                 return reason
@@ -133,12 +134,10 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
             at.unvalidated = at.step % s.validate_every == 0 or ending(run) is not None
             if at.step % s.log_every == 0:
                 tell(meter.read(update.rate))
-            if world.any(bool(signals)):
-                save(run, inference_weights(run), is_best=False)
-                run.signal = signals[0] if signals else SIGTERM  # another process may have got it
-                return f"signal {run.signal}"
-            if at.unvalidated:
-                conclude(run, evaluate, tell)
+            if world.any(signals.received is not None):
+                return stop_for(run, signals)
+            if at.unvalidated and (reason := conclude(run, evaluate, tell, signals)):
+                return reason
     raise AssertionError("epochs do not end")
 
 
@@ -231,22 +230,38 @@ def inference_weights(run: Run) -> dict[str, Tensor]:
     return {n: whole(averaged.get(n, w)).clone() for n, w in weights_of(run.model).items()}
 
 
-def conclude(run: Run, evaluate: Evaluate | None, tell: Report) -> None:
-    """Validate, note whether it is the best yet, and save."""
+def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals) -> str | None:
+    """Validate, note whether it is the best yet, and save.
+
+    A signal breaks a validation off (of a single process; others would wait for its result). It
+    stays due, the run is saved without it, and the reason to stop is given.
+    """
     s, data, at, world = run.settings.train, run.settings.data, run.position, run.world
     weights = inference_weights(run)
     scores: dict[str, float] = {}
     if world.leads:
-        scores = validate(
-            run.settings.model, weights, run.data.valid, data.batch_tokens, evaluate,
-            s.attention_entropy,
-        )  # fmt: skip
+        try:
+            with signals.at_once() if world.size == 1 else nullcontext():
+                scores = validate(
+                    run.settings.model, weights, run.data.valid, data.batch_tokens, evaluate,
+                    s.attention_entropy,
+                )  # fmt: skip
+        except StopRequested:
+            return stop_for(run, signals)
     (score,) = world.sum(scores[s.metric] if world.leads else 0.0)
     is_best = run.stopping.better(score)
     at.unvalidated = False
     save(run, weights, is_best)
-    tell({"step": at.step, "epoch": at.epoch, **{f"valid_{n}": v for n, v in scores.items()},
-          "best": is_best, "seconds": at.seconds})  # fmt: skip
+    named = {f"valid_{name}": value for name, value in scores.items()}
+    tell({"step": at.step, "epoch": at.epoch, **named, "best": is_best, "seconds": at.seconds})
+    return None
+
+
+def stop_for(run: Run, signals: Signals) -> str:
+    """Save as things stand, and say which signal it was; another process may have got it."""
+    save(run, inference_weights(run), is_best=False)
+    run.signal = signals.received or SIGTERM
+    return f"signal {int(run.signal)}"
 
 
 def keep_good_weights(run: Run) -> None:

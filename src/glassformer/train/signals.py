@@ -6,19 +6,40 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-@contextmanager
-def stop_signals() -> Iterator[list[int]]:
-    """A list that holds the number of a signal once one has come."""
-    received: list[int] = []
+class StopRequested(Exception):  # noqa: N818  (no error: somebody asked)
+    """A signal came while nothing is lost by stopping on the spot."""
 
-    def note(number: int, frame: FrameType | None) -> None:
-        if received:
+
+class Signals:
+    """The number of the signal that came first, if one has."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._at_once = False
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:
             raise KeyboardInterrupt
-        received.append(number)
+        self.received = number
+        if self._at_once:
+            raise StopRequested
 
-    before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside the block a signal raises `StopRequested`: for work that can be done again."""
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
+
+@contextmanager
+def stop_signals() -> Iterator[Signals]:
+    signals = Signals()
+    before = {s: signal.signal(s, signals.note) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield received
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
