@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glassformer.cli.progress import Fetching
+from glassformer.cli.progress import fetching
 from glassformer.cli.train import read_recipe
 
 app = typer.Typer(no_args_is_help=True)
@@ -39,7 +39,7 @@ def get(name: Annotated[str, typer.Argument(help="A set that `data list` shows."
     """Find a set's files, or download them; check every one."""
     from glassformer.data import datasets
 
-    with Fetching() as progress:
+    with fetching() as progress:
         found = datasets.get(name, progress)
     for split, files in found.items():
         print(f"{split}: {files}")

@@ -105,30 +105,19 @@ def line(record: dict[str, Any]) -> str:
     return "valid  " + "  ".join(scores) + ("  best" if record["best"] else "")
 
 
-class Fetching:
+@contextmanager
+def fetching() -> Iterator[Callable[[str, int, int | None], None]]:
     """Downloads and preparations: how much is done of each, ten times a second at most."""
+    tasks: dict[str, TaskID] = {}
+    shown = 0.0
+    with Progress(console=Console(stderr=True)) as bar:
 
-    def __init__(self) -> None:
-        self._bar = Progress(console=Console(stderr=True))
-        self._tasks: dict[str, TaskID] = {}
-        self._shown = 0.0
+        def show(what: str, done: int, total: int | None) -> None:
+            nonlocal shown
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            if monotonic() - shown > 0.1 or done == total:
+                shown = monotonic()
+                bar.update(tasks[what], completed=done, total=total)
 
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
-
-    def __call__(self, what: str, done: int, total: int | None) -> None:
-        now = monotonic()
-        if what not in self._tasks:
-            self._tasks[what] = self._bar.add_task(what, total=total)
-        if now - self._shown > 0.1 or done == total:
-            self._shown = now
-            self._bar.update(self._tasks[what], completed=done, total=total)
+        yield show

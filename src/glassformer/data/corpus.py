@@ -11,7 +11,6 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from gzip import GzipFile
 from io import BufferedReader, TextIOWrapper
 from itertools import islice, zip_longest
@@ -19,7 +18,7 @@ from pathlib import Path
 from reprlib import repr as shown
 from typing import Any, Literal
 
-from glassformer.errors import DataError
+from glassformer.errors import DataError, nearest
 
 Format = Literal["lines", "tsv", "csv", "jsonl"]
 SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
@@ -242,11 +241,10 @@ def _by_number(files: TextFiles, header: Any) -> tuple[int, ...]:
 def known(what: str, name: str, valid: Collection[str]) -> str:
     """`name`, if it is one of the valid ones; what is near it, if not."""
     if name not in valid:
-        near = get_close_matches(name, valid, n=1, cutoff=0.0)
         raise DataError(
             f"There is no {what} called {name!r}.",
             f"There is {', '.join(valid) or 'none at all'}.",
-            f"Did you mean {near[0]!r}?" if near else "Look whether it is the right file.",
+            f"Did you mean {nearest(name, valid)!r}?" if valid else "Is it the right file?",
         )
     return name
 
