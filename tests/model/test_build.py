@@ -355,3 +355,12 @@ def test_rope_on_an_odd_width_is_refused_with_a_remedy_that_can_be_followed():
         small(d_model=9, n_heads=3, positions="rope")
     assert "an even width" in caught.value.why
     assert not caught.value.remedy.endswith("= .")
+
+
+def test_a_bucketed_bias_without_room_for_far_distances_is_refused():
+    with pytest.raises(
+        SettingsError, match="max_distance = 8 does not go with positions"
+    ) as caught:
+        build("tiny", positions="relative-bucketed", max_distance=8)
+    assert "nearest 16 distances" in caught.value.why
+    assert "17" in caught.value.remedy

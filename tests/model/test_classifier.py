@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from glassformer.errors import InputError
 from glassformer.model.build import build
 from glassformer.model.classifier import first_pool, max_pool, mean_pool
 from glassformer.model.masks import padding_mask
@@ -107,3 +108,11 @@ def test_dropout_falls_before_the_output_in_training(kind):
         model(IDS)
     whole, dropped = seen
     assert set((dropped / whole).round(decimals=9).unique().tolist()) == {0.0, 2.0}
+
+
+@pytest.mark.parametrize("pool", [mean_pool, max_pool])
+def test_pooling_refuses_a_mask_that_does_not_say_which_tokens_are_real(pool):
+    with pytest.raises(InputError, match=r"shape \(2, 1, 3, 3\)") as caught:
+        pool(torch.randn(2, 3, 4), torch.ones(2, 1, 3, 3, dtype=torch.bool))
+    assert "(batch, 1, 1, length)" in caught.value.why
+    assert "padding_mask" in caught.value.remedy

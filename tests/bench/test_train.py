@@ -1,0 +1,37 @@
+"""`bench train` gives every contender whole updates on the batches it says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer.bench.train import OURS, Plan, bench_train, bucketed_batches, shuffled_batches
+from glassformer.data.prepare import Prepared, prepare
+from train.runs import text
+
+PLAN = Plan(updates=2, rounds=1, batch_tokens=64)
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return prepare(text(tmp_path), threads=1)
+
+
+def test_every_contender_is_compared_with_ours(data: Prepared) -> None:
+    ticks: list[int] = []
+    report = bench_train(data, PLAN, "command", lambda: ticks.append(1))
+    (table,) = report.tables
+    speeds = {name: ratio for name, _, ratio in table.rows}
+    assert len(ticks) == PLAN.steps
+    assert speeds.pop(OURS) == 1.0
+    assert speeds == report.ratios
+    assert np.isfinite(report.worst_ratio)
+
+
+def test_shuffled_batches_are_as_many_and_padded_more(data: Prepared) -> None:
+    plan = Plan(updates=1_000, batch_tokens=64)
+    ours, plain = bucketed_batches(data, plan), shuffled_batches(data, plan)
+    assert len(ours) == len(plain)
+    assert sum(b.n_labels for b in ours) == sum(b.n_labels for b in plain)
+    assert sum(b.padding[1] for b in ours) <= sum(b.padding[1] for b in plain)
