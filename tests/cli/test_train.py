@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from glassformer.checkpoint import read
-from glassformer.cli.progress import Bar, Fetching
+from glassformer.cli.progress import Bar, fetching
 from glassformer.cli.train import read_recipe
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
@@ -310,7 +310,7 @@ def test_fetching_shows_how_much_of_each_file_there_is(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with Fetching() as progress:
+    with fetching() as progress:
         for done in range(0, 11):
             progress("a/file.gz", done, 10)
         progress("another", 3, None)
