@@ -4,6 +4,6 @@
     H heads          T target length     K head width, d_k      V vocabulary
     G key-value heads                    C classes
 
-Read small to large: masks, attention, positions, norm, feed_forward, residual, embedding, encoder,
-decoder, transformer, classifier; then cache, init, build.
+Read small to large: masks, dropout, attention, positions, norm, feed_forward, residual, embedding,
+stack, encoder, decoder, transformer, classifier; then cache, init, build, describe.
 """
