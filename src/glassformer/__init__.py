@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from glassformer.model.norm import LayerNorm, RMSNorm
     from glassformer.model.positions import PositionalEncoding
     from glassformer.model.transformer import LanguageModel, Transformer
+    from glassformer.pipeline import Classifier, Generator, Translator, load
 
 __version__ = "0.1.0"
 
@@ -42,12 +43,15 @@ _HOMES = {
     "model.norm": ("LayerNorm", "RMSNorm"),
     "model.positions": ("PositionalEncoding",),
     "model.transformer": ("LanguageModel", "Transformer"),
+    "pipeline": ("Classifier", "Generator", "Translator", "load"),
 }
 
 __all__ = [
+    "Classifier",
     "DecoderLayer",
     "EncoderLayer",
     "FeedForward",
+    "Generator",
     "LanguageModel",
     "LayerNorm",
     "MultiHeadAttention",
@@ -58,10 +62,12 @@ __all__ = [
     "TransformerDecoder",
     "TransformerEncoder",
     "TransformerTagger",
+    "Translator",
     "build",
     "causal_mask",
     "describe",
     "fused_attention",
+    "load",
     "padding_mask",
     "record_attention",
     "scaled_dot_product_attention",

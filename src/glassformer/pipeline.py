@@ -1,33 +1,79 @@
-"""A checkpoint that you can call: text in, text out."""
+"""A checkpoint that you can call: text in, text out.
 
+    load("runs/multi30k").translate("A man is riding a red bicycle.")
+
+`load` gives a `Translator`, a `Classifier` or a `Generator`, by what the checkpoint is of.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from glassformer import checkpoint
+from glassformer.checkpoint import Checkpoint
 from glassformer.config import RunSettings
 from glassformer.data.batch import pad
 from glassformer.data.batching import TokenBatches
-from glassformer.data.tokenizer import BOS, EOS, Tokenizer
-from glassformer.decode.greedy import greedy
-from glassformer.errors import CheckpointError
-from glassformer.model.build import build
-from glassformer.model.transformer import Transformer
+from glassformer.data.sentences import sentences
+from glassformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from glassformer.decode.packed import pack
+from glassformer.decode.search import Hypothesis, SearchOptions, force_decode, search, stream
+from glassformer.errors import CheckpointError, DataError, InputError
+from glassformer.model.build import Model, build
+from glassformer.model.classifier import TransformerClassifier
+from glassformer.model.transformer import LanguageModel, Transformer
+from glassformer.quantize import dequantise_weights, is_quantised, quantize
 
-Texts = list[str] | tuple[str, ...]
+BATCH_TOKENS = 4_096  # cells of a batch, each hypothesis of a beam counted
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # a character spelt in bytes of which more may come
+Ids = list[int]
+Texts = list[str] | tuple[str, ...]  # not any sequence: a string is one of strings
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One answer of a translator or generator."""
+
+    text: str
+    score: float  # what answers are ranked by: the log-probability over the length penalty
+    log_probability: float
+    ids: Ids
 
 
 class Translator:
-    """A translator with its subwords. `translate` takes one text or many."""
+    """A translator with its subwords, or an ensemble of them that share their subwords."""
 
     def __init__(
-        self, model: Transformer, tokenizers: dict[str, Tokenizer], settings: RunSettings
+        self,
+        model: Transformer | Sequence[Transformer],
+        tokenizers: dict[str, Tokenizer],
+        settings: RunSettings,
     ) -> None:
-        self.model, self.settings = model.eval(), settings
+        self.models = [model] if isinstance(model, Transformer) else list(model)
+        for one in self.models:
+            one.eval()
+        self.settings = settings
         self.source_tokenizer = tokenizers.get("joint") or tokenizers["source"]
         self.target_tokenizer = tokenizers.get("joint") or tokenizers["target"]
+
+    @property
+    def model(self) -> Transformer:
+        return self.models[0]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.source_tokenizer
+
+    @property
+    def max_length(self) -> int:
+        """Subwords of the longest source that it takes: what it was trained on."""
+        return self.settings.data.max_length
 
     def inputs(self, source: str, target: str) -> tuple[Tensor, Tensor]:
         """What the model reads when it is made to say `target` to `source`."""
@@ -35,32 +81,322 @@ class Translator:
         return pad([[*x, EOS]]), pad([[BOS, *y]])
 
     @overload
-    def translate(self, text: str, batch_tokens: int = 4_096) -> str: ...
+    def translate(
+        self, text: str, beam_size: int = 5, *, split: bool = False, **options: Any
+    ) -> str: ...
     @overload
-    def translate(self, text: Texts, batch_tokens: int = 4_096) -> list[str]: ...
-    def translate(self, text: str | Texts, batch_tokens: int = 4_096) -> str | list[str]:
-        """Greedily; sentences of like length together, answers in the order of the questions."""
+    def translate(
+        self, text: Texts, beam_size: int = 5, *, split: bool = False, **options: Any
+    ) -> list[str]: ...
+    def translate(
+        self, text: str | Texts, beam_size: int = 5, *, split: bool = False, **options: Any
+    ) -> str | list[str]:
+        """One text or many, answers in the order of the questions.
+
+        `split` cuts each text into sentences and joins their translations. `options` are those of
+        `SearchOptions` and of `n_best`.
+        """
         texts = [text] if isinstance(text, str) else list(text)
-        sources = [[*ids, EOS] for ids in self.source_tokenizer.encode(texts)]
-        lengths = np.array([[len(ids)] for ids in sources])
-        answers = [""] * len(texts)
-        for indices in TokenBatches(lengths, batch_tokens).epoch(0, shuffle=False):
-            said = greedy(self.model, pad([sources[i] for i in indices]), BOS, EOS)
-            for i, ids in zip(indices, said, strict=True):
-                answers[i] = self.target_tokenizer.decode(ids)
+        parts = [sentences(one) if split else [one] for one in texts]
+        rest = {name: options.pop(name) for name in ("batch_tokens", "truncate") if name in options}
+        asked = SearchOptions(beam_size=beam_size, **options)
+        found = iter(self.n_best([part for one in parts for part in one], asked, **rest))
+        answers = [" ".join(filter(None, (next(found)[0].text for _ in one))) for one in parts]
         return answers[0] if isinstance(text, str) else answers
 
+    def n_best(
+        self,
+        texts: Sequence[str],
+        options: SearchOptions,
+        prefixes: Sequence[str] | None = None,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> list[list[Translation]]:
+        """For each text the best translations, the best first; an empty text has an empty one.
 
-def load(folder: str | Path) -> Translator:
-    """The model of a run or of one of its checkpoints: a run's best, or its latest."""
-    saved = checkpoint.read(checkpoint.find(Path(folder)))
-    if saved.settings.model.kind != "translator" or not saved.tokenizers:
+        `prefixes` are what each translation must begin with. `truncate` cuts texts that are longer
+        than the model was trained for; without it they are refused.
+        """
+        sources = _read(self.source_tokenizer, texts, self.max_length, truncate)
+        begun = self.target_tokenizer.encode(prefixes or [""] * len(texts))
+
+        def answer(indices: Ids) -> list[list[Translation]]:
+            source = pad([[*sources[i], EOS] for i in indices])
+            begin = [begun[i] for i in indices]
+            found = search(self.models, source, BOS, EOS, options, begin, indices)
+            return [_translations(self.target_tokenizer, hypotheses) for hypotheses in found]
+
+        nothing = [Translation("", 0.0, 0.0, [])]
+        width = options.n_best if options.sample else options.beam_size
+        return _in_batches(sources, batch_tokens // width, answer, nothing)
+
+    def score(
+        self,
+        texts: Sequence[str],
+        targets: Sequence[str],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> list[tuple[float, int]]:
+        """The log-probability of each target as the translation of its text, and its length.
+
+        Both count the mark of the end.
+        """
+        sources = _read(self.source_tokenizer, texts, self.max_length, truncate)
+        wanted = self.target_tokenizer.encode(targets)
+
+        def answer(indices: Ids) -> list[tuple[float, int]]:
+            source = pad([[*sources[i], EOS] for i in indices])
+            target = pad([[*wanted[i], EOS] for i in indices])
+            said = force_decode(self.models, source, target, BOS).double()
+            said = said.masked_fill(target == PAD, 0.0)
+            return [
+                (float(s), len(wanted[i]) + 1) for s, i in zip(said.sum(1), indices, strict=True)
+            ]
+
+        pairs = [[*x, EOS, *y] for x, y in zip(sources, wanted, strict=True)]
+        return _in_batches(pairs, batch_tokens, answer, (0.0, 0))
+
+    def stream(self, text: str, **options: Any) -> Iterator[str]:
+        """The translation piece by piece as it is made; greedy unless `sample` is asked for."""
+        (source,) = _read(self.source_tokenizer, [text], self.max_length, truncate=False)
+        if source:
+            asked = SearchOptions(**{"beam_size": 1, **options})
+            tokens = stream(self.models, pad([[*source, EOS]]), BOS, EOS, asked)
+            yield from _growing(self.target_tokenizer, [], tokens)
+
+
+class Generator:
+    """A language model with its subwords: goes on from a prompt."""
+
+    def __init__(
+        self, model: LanguageModel, tokenizers: dict[str, Tokenizer], settings: RunSettings
+    ) -> None:
+        self.model, self.settings = model.eval(), settings
+        self.tokenizer = next(iter(tokenizers.values()))
+
+    @overload
+    def generate(self, prompt: str = "", **options: Any) -> str: ...
+    @overload
+    def generate(self, prompt: Texts, **options: Any) -> list[str]: ...
+    def generate(self, prompt: str | Texts = "", **options: Any) -> str | list[str]:
+        """The prompt and what follows it, drawn at random unless `sample=False`."""
+        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+        texts = [found[0].text for found in self.n_best(prompts, _to_generate(options))]
+        return texts[0] if isinstance(prompt, str) else texts
+
+    def n_best(self, prompts: Sequence[str], options: SearchOptions) -> list[list[Translation]]:
+        if not prompts:
+            return []
+        begun = self.tokenizer.encode(prompts)
+        found = search(self.model, None, BOS, EOS, options, begun, range(len(begun)))
+        return [_translations(self.tokenizer, hypotheses) for hypotheses in found]
+
+    def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
+        """What follows the prompt, piece by piece as it is made."""
+        (begun,) = self.tokenizer.encode([prompt])
+        tokens = stream(self.model, None, BOS, EOS, _to_generate(options), begun)
+        yield from _growing(self.tokenizer, begun, tokens)
+
+
+def _to_generate(options: dict[str, Any]) -> SearchOptions:
+    return SearchOptions(**{"sample": True, "beam_size": 1, "max_length": 256, **options})
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The likeliest label of a text, and the probabilities of all."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class Classifier:
+    """A classifier with its subwords and labels."""
+
+    def __init__(
+        self,
+        model: TransformerClassifier,
+        tokenizers: dict[str, Tokenizer],
+        settings: RunSettings,
+    ) -> None:
+        self.model, self.settings = model.eval(), settings
+        self.tokenizer = next(iter(tokenizers.values()))
+        classes = range(settings.model.n_classes)
+        self.labels = settings.data.labels or tuple(str(c) for c in classes)
+
+    @overload
+    def classify(
+        self, text: str, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
+    ) -> Classification: ...
+    @overload
+    def classify(
+        self, text: Texts, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
+    ) -> list[Classification]: ...
+    @torch.inference_mode()
+    def classify(
+        self,
+        text: str | Texts,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> Classification | list[Classification]:
+        """One text or many, answers in the order of the questions."""
+        texts = [text] if isinstance(text, str) else list(text)
+        read = _read(self.tokenizer, texts, self.settings.data.max_length, truncate)
+        rows = [[BOS, *ids] for ids in read]
+
+        def answer(indices: Ids) -> list[Classification]:
+            logits = self.model(pad([rows[i] for i in indices]))
+            return [self._classification(row) for row in logits.softmax(-1).tolist()]
+
+        nothing = Classification("", 0.0, {})  # never given: every row holds a mark
+        answers = _in_batches(rows, batch_tokens, answer, nothing)
+        return answers[0] if isinstance(text, str) else answers
+
+    def _classification(self, probabilities: list[float]) -> Classification:
+        by_label = dict(zip(self.labels, probabilities, strict=True))
+        label = max(by_label, key=by_label.__getitem__)
+        return Classification(label, by_label[label], by_label)
+
+
+def _read(tokenizer: Tokenizer, texts: Sequence[str], longest: int, truncate: bool) -> list[Ids]:
+    """The ids of each text, none of them longer than the model was trained for."""
+    rows = tokenizer.encode(texts)
+    for number, ids in enumerate(rows):
+        if len(ids) > longest and not truncate:
+            where = f"Text {number + 1} of {len(rows)}" if len(rows) > 1 else "The text"
+            raise DataError(
+                f"{where} has {len(ids):,} subwords: {texts[number][:40]!r}…",
+                f"The model was trained on texts of up to {longest}; beyond that it is untested.",
+                "Split it into sentences (split=True, or --split), or cut it (truncate=True, or "
+                "--truncate).",
+            )
+    return [ids[:longest] for ids in rows]
+
+
+def _in_batches(
+    rows: Sequence[Ids], budget: int, answer: Callable[[Ids], list[T]], nothing: T
+) -> list[T]:
+    """`answer` for rows of like length together, in their order; `nothing` for empty ones."""
+    answers = [nothing] * len(rows)
+    full = np.array([i for i, row in enumerate(rows) if row], np.int64)
+    lengths = np.array([[len(rows[i])] for i in full]).reshape(-1, 1)
+    for chosen in TokenBatches(lengths, max(budget, 1)).epoch(0, shuffle=False):
+        indices = full[chosen].tolist()
+        for i, one in zip(indices, answer(indices), strict=True):
+            answers[i] = one
+    return answers
+
+
+def _translations(tokenizer: Tokenizer, hypotheses: list[Hypothesis]) -> list[Translation]:
+    return [
+        Translation(tokenizer.decode(h.ids), h.score, h.log_probability, h.ids) for h in hypotheses
+    ]
+
+
+def _growing(tokenizer: Tokenizer, begun: Ids, tokens: Iterator[int]) -> Iterator[str]:
+    """What each token adds to the text. Decoded whole: a subword's text hangs on its neighbours."""
+    ids, text = list(begun), tokenizer.decode(begun)
+    shown = len(text)
+    for token in tokens:
+        ids.append(token)
+        text = tokenizer.decode(ids)
+        if len(text) > shown and not text.endswith(UNFINISHED):
+            yield text[shown:]
+            shown = len(text)
+    if len(text) > shown:
+        yield text[shown:]
+
+
+Pipeline = Translator | Classifier | Generator
+
+
+def load(
+    model: str | Path | Sequence[str | Path], int8: bool = False
+) -> Translator | Classifier | Generator:
+    """The model of a run or of one of its checkpoints: a run's best, or its latest.
+
+    Several translators with the same subwords are an ensemble. `int8` makes it smaller and faster;
+    a checkpoint that was saved quantised is so anyhow.
+    """
+    if not isinstance(model, str | Path):
+        return _ensemble([load(one, int8) for one in model])
+    saved = checkpoint.read(checkpoint.find(Path(model)))
+    if not saved.tokenizers:
         raise CheckpointError(
-            f"{folder} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",
-            "Only translators of text can be called as yet.",
-            "Name the run of a translator.",
+            f"{model} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",
+            "It reads symbols of a made-up task, not text, and has no subwords.",
+            "Name the run of a translator, a classifier or a language model of text.",
         )
+    ready = _ready(saved, int8)
+    if isinstance(ready, Transformer):
+        return Translator(ready, saved.tokenizers, saved.settings)
+    if isinstance(ready, TransformerClassifier):
+        return Classifier(ready, saved.tokenizers, saved.settings)
+    if isinstance(ready, LanguageModel):
+        return Generator(ready, saved.tokenizers, saved.settings)
+    raise CheckpointError(
+        f"{model} holds a {saved.settings.model.kind}.",
+        "Translators, classifiers and language models can be called; this is none of them.",
+        "Build it with glassformer.build and load its weights with glassformer.checkpoint.",
+    )
+
+
+def load_translator(model: str | Path | Sequence[str | Path], int8: bool = False) -> Translator:
+    """`load`, where nothing but a translator will do."""
+    return _of_kind(load(model, int8), Translator, model, "translator")
+
+
+def load_classifier(model: str | Path, int8: bool = False) -> Classifier:
+    """`load`, where nothing but a classifier will do."""
+    return _of_kind(load(model, int8), Classifier, model, "classifier")
+
+
+def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
+    if isinstance(loaded, wanted):
+        return loaded
+    kind = loaded.settings.model.kind
+    verb = {"translator": "translate", "classifier": "classify"}.get(kind, "generate")
+    raise CheckpointError(
+        f"{name} holds a {kind}, not a {what}.",
+        f"What it can do is {verb}.",
+        f"Name the run of a {what}.",
+    )
+
+
+def _ready(saved: Checkpoint, int8: bool) -> Model:
+    """The checkpoint's model with its weights, laid out for inference."""
     model = build(saved.settings.model)
-    checkpoint.set_weights(model, saved.weights)
-    assert isinstance(model, Transformer)
-    return Translator(model, saved.tokenizers, saved.settings)
+    weights = saved.weights
+    if is_quantised(weights):
+        weights, int8 = dequantise_weights(weights), True
+    checkpoint.set_weights(model, weights)
+    if int8:
+        quantize(model)
+    else:
+        pack(model)
+    return model.eval()
+
+
+def _ensemble(members: Sequence[Translator | Classifier | Generator]) -> Translator:
+    translators = [member for member in members if isinstance(member, Translator)]
+    if not members or len(translators) != len(members):
+        raise InputError(
+            "An ensemble was asked for of something else than translators.",
+            "The probabilities of translators are what is averaged.",
+            "Name runs of translators only.",
+        )
+    first = translators[0]
+    sides = ("source_tokenizer", "target_tokenizer")
+    for other in translators[1:]:
+        if any(getattr(first, s).fingerprint != getattr(other, s).fingerprint for s in sides):
+            raise InputError(
+                "The translators of the ensemble have different subwords.",
+                "They must say the same tokens for their probabilities to be averaged.",
+                "Train them on one data set with one vocabulary: the same [data] settings.",
+            )
+    tokenizers = {"source": first.source_tokenizer, "target": first.target_tokenizer}
+    return Translator([t.model for t in translators], tokenizers, first.settings)

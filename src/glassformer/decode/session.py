@@ -1,31 +1,113 @@
-"""One batch being decoded: the source read once, then one step at a time over the cache."""
+"""Sentences being decoded: the source read once, then one step at a time over the cache.
 
-from jaxtyping import Float, Int
+The hypotheses of a sentence stand side by side in the target axis, like tokens that do not see
+each other: each attends to its own ancestors and to nobody else's. Reordering a beam then reorders
+a small mask. Keys and values are never copied, and those of the source are shared by all.
+
+    slot       0    1  2    3  4         ancestors       0 1 2 3 4
+    token     <s>   a  b    c  d         <s> a c  →      ✓ ✓   ✓
+                    └──┴────┘  │         <s> a d  →      ✓ ✓     ✓
+                    └──────────┘                     (b has no children: dropped)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.model.cache import DecoderCache
 from glassformer.model.masks import padding_mask
-from glassformer.model.transformer import Transformer
+from glassformer.model.transformer import LanguageModel, Transformer
+
+Speaker = Transformer | LanguageModel
+
+
+@dataclass
+class _Voice:
+    """One model of a session, with what it keeps of its sentences."""
+
+    model: Speaker
+    cache: DecoderCache
+    source_mask: Tensor | None
+
+    def says(
+        self, ids: Tensor, mask: Tensor | None, positions: Tensor | None
+    ) -> Float[Tensor, "B T V"]:
+        decoder = self.model.decoder
+        features = decoder(ids, None, mask, self.source_mask, self.cache, positions)
+        return self.model.output(features)
 
 
 class Session:
-    """Row r of every step belongs to row r of the batch, until `keep` lets rows go."""
+    """Sentence b of every step is sentence b of the batch, until `keep` lets sentences go.
 
-    def __init__(self, model: Transformer, source: Int[Tensor, "B S"], max_length: int) -> None:
-        self.model = model
-        self.source_mask = padding_mask(source, model.pad_id)
-        memory = model.encoder(source, self.source_mask)
-        self.cache: DecoderCache = model.decoder.start_cache(max_length, memory)
+    With several models it is an ensemble: the mean of their probabilities.
+    """
 
-    def step(self, ids: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
-        """The logits of what follows `ids`, the latest token of each row."""
-        features = self.model.decode(ids[:, None], None, self.source_mask, cache=self.cache)
-        return self.model.output(features[:, -1])
+    def __init__(
+        self,
+        models: Sequence[Speaker],
+        source: Int[Tensor, "B S"] | None,
+        batch: int,
+        max_length: int,
+        width: int = 1,
+    ) -> None:
+        self.width, self.steps = width, 0
+        room = max_length * width + 1
+        self.voices = [_start(model, source, batch, room) for model in models]
+        self.ancestors = torch.ones(batch, width, room, dtype=torch.bool)
+        self._itself = torch.eye(width, dtype=torch.bool)
 
-    def keep(self, rows: Int[Tensor, "R"]) -> None:
-        """Go on with these rows only, in this order."""
-        self.cache.reorder(rows)
-        self.source_mask = self.source_mask[rows]
+    def prefill(self, ids: Int[Tensor, "B P"]) -> Float[Tensor, "B P V"]:
+        """The logits of what follows each of the first tokens, all read at once."""
+        self.steps = ids.size(1)
+        return self._ask(ids, None, None)
+
+    def step(
+        self, ids: Int[Tensor, "B W"], parents: Int[Tensor, "B W"] | None = None
+    ) -> Float[Tensor, "B W V"]:
+        """The logits of what follows `ids`, where hypothesis w continues hypothesis parents[w]."""
+        positions = torch.full((self.width,), self.steps)
+        self.steps += 1
+        return self._ask(ids, self._ancestry(parents), positions)
+
+    def _ancestry(self, parents: Tensor | None) -> Bool[Tensor, "B 1 W P"] | None:
+        if self.width == 1:  # a single line of descent: everything that was said is its own
+            return None
+        filled = self.voices[0].cache.length
+        if parents is not None:
+            seen = self.ancestors[:, :, :filled]
+            seen.copy_(seen.gather(1, parents[:, :, None].expand_as(seen)))
+        self.ancestors[:, :, filled : filled + self.width] = self._itself
+        return self.ancestors[:, None, :, : filled + self.width]
+
+    def _ask(
+        self, ids: Tensor, mask: Tensor | None, positions: Tensor | None
+    ) -> Float[Tensor, "B T V"]:
+        said = [voice.says(ids, mask, positions) for voice in self.voices]
+        if len(said) == 1:
+            return said[0]
+        return torch.stack([logits.softmax(-1) for logits in said]).mean(0).log()
+
+    def keep(self, sentences: Int[Tensor, "R"]) -> None:
+        """Go on with these sentences only, in this order."""
+        self.ancestors = self.ancestors[sentences]
+        for voice in self.voices:
+            voice.cache.reorder(sentences)
+            if voice.source_mask is not None:
+                voice.source_mask = voice.source_mask[sentences]
+
+
+def _start(model: Speaker, source: Tensor | None, batch: int, room: int) -> _Voice:
+    if isinstance(model, LanguageModel):
+        return _Voice(model, model.decoder.start_cache(room, batch=batch), None)
+    assert source is not None, "a translator reads a source"
+    mask = padding_mask(source, model.pad_id)
+    memory = model.encoder(source, mask)
+    # Most batches are of one length: no mask is one thing less to do at every step.
+    return _Voice(model, model.decoder.start_cache(room, memory), None if mask.all() else mask)
 
 
 def output_limits(source: Int[Tensor, "B S"], pad_id: int) -> Int[Tensor, "B"]:

@@ -1,8 +1,8 @@
 """The key-value cache: what one decoding step need not compute again.
 
 Self-attention appends one step's keys and values to room set aside beforehand; cross-attention's
-are those of the source and are full from the start. Both follow a beam when it is reordered, which
-is done without gradients.
+are those of the source and are full from the start. Rows that are done leave both, which happens
+without gradients.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class KeyValueCache:
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
     def reorder(self, rows: Int[Tensor, "R"]) -> None:
-        """Row r becomes what row `rows[r]` was; rows may repeat (beam) or be absent (finished)."""
+        """Row r becomes what row `rows[r]` was; rows may be absent (finished) or repeat."""
         self.k, self.v = self._select(self.k, rows), self._select(self.v, rows)
 
     def _select(self, x: Tensor, rows: Tensor) -> Tensor:
@@ -75,14 +75,20 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """What a decoder keeps between steps: one `LayerCache` per layer."""
+    """What a decoder keeps between steps: one `LayerCache` per layer, and where the keys stand."""
 
     layers: list[LayerCache]
+    positions: Int[Tensor, "P"]
 
     @property
     def length(self) -> int:
-        """How many target positions have been decoded."""
+        """How many target tokens have keys and values here."""
         return self.layers[0].self_attention.length
+
+    def extend(self, positions: Int[Tensor, "T"]) -> Int[Tensor, "P"]:
+        """The positions of all keys once those of the next tokens are among them."""
+        self.positions = torch.cat((self.positions, positions))
+        return self.positions
 
     def reorder(self, rows: Int[Tensor, "R"]) -> None:
         for layer in self.layers:

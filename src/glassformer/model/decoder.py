@@ -5,7 +5,7 @@ from functools import partial
 from typing import cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.errors import InputError
@@ -74,13 +74,17 @@ class TransformerDecoder(Stack):
         mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
         cache: DecoderCache | None = None,
+        positions: Int[Tensor, "T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """`mask` is causal when none is given. With a `cache`, `ids` are those that follow it, and
-        the keys and values of `memory` are the cache's."""
+        the keys and values of `memory` are the cache's. `positions` of the ids, where they do not
+        simply follow each other: the hypotheses of a beam all stand at one."""
         self._check_memory(memory, cache)
         length, past = ids.size(-1), cache.length if cache else 0
-        k_positions = torch.arange(past + length, device=ids.device)
-        q_positions = k_positions[past:]
+        q_positions = positions
+        if q_positions is None:
+            q_positions = torch.arange(past, past + length, device=ids.device)
+        k_positions = cache.extend(q_positions) if cache else q_positions
         if mask is None and length > 1:  # a single query comes last and may see everything
             mask = causal_mask(length, past, ids.device)
         x = self.embed(ids, q_positions)
@@ -101,7 +105,8 @@ class TransformerDecoder(Stack):
         like = self.embedding.weight if memory is None else memory
         rows = batch if memory is None else memory.size(0)
         layers = cast("Iterable[DecoderLayer]", self.layers)
-        return DecoderCache([layer.start_cache(rows, capacity, like, memory) for layer in layers])
+        kept = [layer.start_cache(rows, capacity, like, memory) for layer in layers]
+        return DecoderCache(kept, torch.empty(0, dtype=torch.long, device=like.device))
 
     def _check_memory(self, memory: Tensor | None, cache: DecoderCache | None) -> None:
         has_cross = self.layers[0].cross_attention is not None

@@ -1,0 +1,49 @@
+"""Linear layers with their weights laid out for oneDNN: the same numbers, faster in few rows."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+TYPICAL_ROWS = 32  # for which the layout is chosen; it serves any number
+
+
+class PackedLinear(nn.Module):
+    """y = x Wᵀ + b in fp32, for inference on CPU."""
+
+    bias: Tensor | None
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        weight = linear.weight.detach()
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS)
+        bias = linear.bias.detach() if linear.bias is not None else None
+        self.register_buffer("bias", bias, persistent=False)
+
+    @property
+    def weight(self) -> Tensor:
+        """A copy in the ordinary layout."""
+        return self._packed.to_dense()
+
+    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+
+
+def swap_linears(model: nn.Module, new: type[nn.Module]) -> None:
+    """Put new(linear) in the place of every linear layer of `model`."""
+    for name, child in model.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(model, name, new(child))
+        else:
+            swap_linears(child, new)
+
+
+def can_pack() -> bool:
+    return torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
+
+
+def pack(model: nn.Module) -> nn.Module:
+    """Change `model` for decoding in fp32 on CPU, and give it back. It cannot be trained after."""
+    if can_pack():
+        swap_linears(model.eval(), PackedLinear)
+    return model.eval()

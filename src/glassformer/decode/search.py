@@ -1,0 +1,155 @@
+"""Ids in, ids out: one door to greedy search, beam search and sampling."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.decode.beam import Beam
+from glassformer.decode.constraints import Constraints
+from glassformer.decode.one_by_one import OneByOne, Sampler, likeliest
+from glassformer.decode.options import Hypothesis, SearchOptions
+from glassformer.decode.session import Session, Speaker, output_limits
+from glassformer.errors import InputError
+
+__all__ = ["Hypothesis", "SearchOptions", "force_decode", "search", "stream"]
+
+Prefixes = Sequence[Sequence[int]]
+
+
+@torch.inference_mode()
+def search(
+    models: Speaker | Sequence[Speaker],
+    source: Int[Tensor, "B S"] | None,
+    bos: int,
+    eos: int,
+    options: SearchOptions,
+    prefixes: Prefixes | None = None,
+    numbers: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """The answers to each source, the best first; of a language model, to each prefix.
+
+    Answers begin with their prefix. Several models are an ensemble. `numbers` name the sentences
+    where sampling must not depend on how they were batched.
+    """
+    start = _Start(models, source, bos, eos, options, prefixes)
+    if options.sample or options.beam_size == 1:
+        walk = start.one_by_one(numbers)
+        for _ in walk.steps(start.logits):
+            pass
+        return [sorted(found, key=lambda h: -h.score) for found in walk.found]
+    return start.beam().search(start.logits)
+
+
+@torch.inference_mode()
+def stream(
+    models: Speaker | Sequence[Speaker],
+    source: Int[Tensor, "1 S"] | None,
+    bos: int,
+    eos: int,
+    options: SearchOptions,
+    prefix: Sequence[int] = (),
+) -> Iterator[int]:
+    """The tokens of one answer as they are made, greedily or drawn; without the end mark."""
+    if not (options.sample or options.beam_size == 1) or options.n_best > 1:
+        raise InputError(
+            f"{options.n_best} of a beam of {options.beam_size} cannot be streamed.",
+            "Which answer comes first is known only when all have ended.",
+            "Use beam_size=1 or sample=True, and n_best=1.",
+        )
+    start = _Start(models, source, bos, eos, options, [prefix])
+    given = len(prefix) - start.said.size(1)  # of the prefix, said step by step
+    for number, tokens in enumerate(start.one_by_one([0]).steps(start.logits)):
+        if number >= given and (token := int(tokens[0, 0])) != eos:
+            yield token
+
+
+class _Start:
+    """A batch whose sources and common prefix have been read."""
+
+    def __init__(
+        self,
+        models: Speaker | Sequence[Speaker],
+        source: Tensor | None,
+        bos: int,
+        eos: int,
+        options: SearchOptions,
+        prefixes: Prefixes | None,
+    ) -> None:
+        models = models if isinstance(models, Sequence) else [models]
+        batch = len(source) if source is not None else len(prefixes or [()])
+        prefixes = prefixes or [()] * batch
+        pad_id = models[0].pad_id
+        self.options = options
+        self.limits = _limits(source, prefixes, pad_id, options)
+        forced = _padded(prefixes, -1)
+        self.rules = Constraints(options, eos, torch.tensor([pad_id, bos]), forced)
+        common = min(min(map(len, prefixes)), int(self.limits.min()) - 1)
+        width = options.n_best if options.sample else options.beam_size
+        self.session = Session(models, source, batch, int(self.limits.max()), width)
+        self.said = forced[:, :common]
+        logits = self.session.prefill(F.pad(self.said, (1, 0), value=bos))
+        # In double: over many tokens the sum, too, must be right to 1e-5.
+        self.log_probs = _log_probs(logits[:, :-1], self.said).double().sum(1)
+        self.logits = logits[:, -1:]
+
+    def one_by_one(self, numbers: Sequence[int] | None) -> OneByOne:
+        names = list(numbers) if numbers is not None else list(range(len(self.said)))
+        choose = Sampler(self.options, names) if self.options.sample else likeliest
+        return OneByOne(
+            self.session,
+            self.rules,
+            self.options,
+            self.limits,
+            self.said,
+            self.log_probs,
+            choose,
+        )
+
+    def beam(self) -> Beam:
+        return Beam(self.session, self.rules, self.options, self.limits, self.said, self.log_probs)
+
+
+def _limits(
+    source: Tensor | None, prefixes: Prefixes, pad_id: int, options: SearchOptions
+) -> Int[Tensor, "B"]:
+    """The greatest length of each answer, its prefix counted."""
+    longest = torch.tensor([len(prefix) for prefix in prefixes])
+    if options.max_length is not None:
+        limits = torch.full((len(longest),), options.max_length)
+        too_long = (longest > limits).nonzero().flatten().tolist()
+        if too_long:
+            raise InputError(
+                f"A prefix of {int(longest[too_long[0]])} tokens is given.",
+                f"It is part of the answer, which may have {options.max_length}.",
+                "Shorten it, or allow more with max_length.",
+            )
+        return limits
+    own = longest if source is None else output_limits(source, pad_id) - 50
+    return torch.maximum(own + 50, torch.maximum(longest, torch.tensor(options.min_length)) + 1)
+
+
+def _padded(rows: Prefixes, filler: int) -> Int[Tensor, "B P"]:
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[filler] * (width - len(row))] for row in rows]).long()
+
+
+def _log_probs(logits: Float[Tensor, "B T V"], ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    chosen = logits.gather(-1, ids[..., None]).squeeze(-1)
+    return chosen - logits.logsumexp(-1)
+
+
+@torch.inference_mode()
+def force_decode(
+    models: Speaker | Sequence[Speaker],
+    source: Int[Tensor, "B S"] | None,
+    target: Int[Tensor, "B T"],
+    bos: int,
+) -> Float[Tensor, "B T"]:
+    """The log-probability of each token of `target` after those before it, all read at once."""
+    models = models if isinstance(models, Sequence) else [models]
+    session = Session(models, source, len(target), target.size(1))
+    said = F.pad(target[:, :-1], (1, 0), value=bos)
+    return _log_probs(session.prefill(said), target)

@@ -1,0 +1,150 @@
+"""INT8 for inference: weights in eight bits per output channel, activations as they come.
+
+A weight row w becomes integers in -127 … 127 times one scale. An input row x is divided by its own
+largest magnitude and rounded to 127 levels; the products are summed exactly, in 32-bit integers,
+by torch's FBGEMM kernels. As every row has its own scale, what is said to a sentence does not hang
+on the sentences beside it.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import InputError
+from glassformer.model.embedding import TokenEmbedding, check_ids
+
+ENGINE = "fbgemm"
+SCALE = ".scale"  # a quantised tensor's scales lie beside it under its name and this
+LEVELS = 63  # of either sign: with more, pairs of products overflow on processors without VNNI
+SMALLEST = 16  # rows of a matrix that is worth quantising: a head over a few classes is not
+TINY = 1e-30  # a row of zeros has no scale
+
+
+def quantise_rows(weight: Float[Tensor, "O I"]) -> tuple[Int[Tensor, "O I"], Float[Tensor, "O"]]:
+    """Integers and scales with weight ≈ integers · scale, each row with its own."""
+    scale = weight.abs().amax(1).clamp(min=TINY) / 127
+    return (weight / scale[:, None]).round().to(torch.int8), scale
+
+
+@contextmanager
+def _engine() -> Iterator[None]:
+    """FBGEMM lays out the weights, whatever engine the user's program has chosen."""
+    if ENGINE not in torch.backends.quantized.supported_engines:
+        raise InputError(
+            "INT8 is not available on this machine.",
+            "It runs on torch's FBGEMM kernels, which need an x86 processor with AVX2.",
+            "Leave int8 out: fp32 gives the same answers.",
+        )
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = ENGINE
+    try:
+        yield
+    finally:
+        torch.backends.quantized.engine = before
+
+
+def _pack(integers: Int[Tensor, "O I"], scale: Float[Tensor, "O"]) -> Any:
+    zeros = torch.zeros(len(scale), dtype=torch.long)
+    with _engine(), warnings.catch_warnings():  # these tensors are to go, their kernels are not
+        warnings.simplefilter("ignore", UserWarning)
+        weight = torch._make_per_channel_quantized_tensor(integers, scale.double(), zeros, 0)
+        return torch.ops.quantized.linear_prepack(weight, None)
+
+
+class Int8Linear(nn.Module):
+    """y = x Wᵀ + b with W and each row of x in eight bits. All that touches torch's kernel."""
+
+    bias: Tensor | None
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        integers, scale = quantise_rows(linear.weight.detach().float())
+        self._packed = _pack(integers, scale)
+        bias = linear.bias.detach() if linear.bias is not None else None
+        self.register_buffer("bias", bias, persistent=False)
+
+    @property
+    def weight(self) -> Tensor:
+        """A copy in fp32."""
+        return torch.ops.quantized.linear_unpack(self._packed)[0].dequantize()
+
+    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        largest = x.abs().amax(-1, keepdim=True).clamp_(min=TINY)
+        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            x / largest, 1 / LEVELS, LEVELS + 1, self._packed
+        )
+        return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
+
+
+class Int8Embedding(nn.Module):
+    """A `TokenEmbedding` whose table is in eight bits, a scale per token."""
+
+    integers: Tensor
+    row_scale: Tensor
+
+    def __init__(self, embedding: TokenEmbedding) -> None:
+        super().__init__()
+        integers, scale = quantise_rows(embedding.weight.detach().float())
+        self.register_buffer("integers", integers)
+        self.register_buffer("row_scale", scale * embedding.scale)
+        self.scale = embedding.scale
+
+    @property
+    def weight(self) -> Tensor:
+        """A copy in fp32."""
+        return self.integers * (self.row_scale / self.scale)[:, None]
+
+    def forward(self, ids: Tensor) -> Float[Tensor, "B T D"]:
+        check_ids(ids, self.integers.size(0))
+        return F.embedding(ids, self.integers) * self.row_scale[ids][..., None]
+
+
+def quantize(model: nn.Module) -> nn.Module:
+    """Change `model` for INT8 inference on CPU, and give it back. It cannot be trained after."""
+    made: dict[int, nn.Module] = {}
+    _swap(model.eval(), made)
+    return model
+
+
+def _swap(module: nn.Module, made: dict[int, nn.Module]) -> None:
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear) and child.out_features >= SMALLEST:
+            setattr(module, name, Int8Linear(child))
+        elif isinstance(child, TokenEmbedding):  # shared by encoder and decoder: stays so
+            setattr(module, name, made.setdefault(id(child), Int8Embedding(child)))
+        else:
+            _swap(child, made)
+
+
+def quantise_weights(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of `model`'s checkpoint in eight bits; the small rest stays as it is."""
+    kinds = dict(model.named_modules())
+    quantised: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        owner = kinds[name.rpartition(".")[0]]
+        matrix = isinstance(owner, nn.Linear | TokenEmbedding) and name.endswith(".weight")
+        if matrix and tensor.size(0) >= SMALLEST:
+            quantised[name], quantised[name + SCALE] = quantise_rows(tensor.float())
+        else:
+            quantised[name] = tensor
+    return quantised
+
+
+def is_quantised(weights: dict[str, Tensor]) -> bool:
+    return any(name.endswith(SCALE) for name in weights)
+
+
+def dequantise_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What `quantise_weights` made, as ordinary weights again."""
+    return {
+        name: tensor * weights[name + SCALE][:, None] if name + SCALE in weights else tensor
+        for name, tensor in weights.items()
+        if not name.endswith(SCALE)
+    }
