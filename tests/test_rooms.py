@@ -15,6 +15,7 @@ GROUND = {"errors", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "config": {"errors"},
+    "machine": set(),
     "data": GROUND,
     "model": {"errors"},
     "model/build.py": GROUND,
@@ -24,7 +25,7 @@ MAY_IMPORT = {
     "quantize": GROUND | {"model", "checkpoint"},
     "pipeline": GROUND | {"data", "model", "checkpoint", "decode", "quantize"},
     "pretrained": GROUND,
-    "evaluate": GROUND | {"data", "pipeline"},
+    "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine"},
     "inspect": GROUND | {"model", "decode", "pipeline"},
     "lab": GROUND | {"data", "model", "train", "decode", "inspect"},
     "serve": GROUND | {"pipeline", "inspect"},

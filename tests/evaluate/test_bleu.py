@@ -1,11 +1,13 @@
 """BLEU: sacreBLEU's, of the right column against the right answers."""
 
+import re
+from math import exp
 from types import SimpleNamespace
 
 import pytest
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
 
-from glassformer.evaluate.bleu import bleu, bleu_of
+from glassformer.evaluate.bleu import bleu, bleu_of, bleu_score, chrf_score
 
 REFERENCES = ["Le vieux chat voit un chien noir.", "Deux enfants veulent du thé chaud, hier."]
 SAID = ["Le vieux chat voit deux chiens.", "Deux petits enfants veulent du thé chaud."]
@@ -37,7 +39,72 @@ def test_it_is_a_score_of_the_corpus_not_a_mean_of_sentences():
 def test_a_translator_is_asked_the_first_column_and_judged_by_the_second():
     sources = ["first", "second"]
     answers = dict(zip(sources, SAID, strict=True))
-    translator = SimpleNamespace(translate=lambda texts: [answers[text] for text in texts])
+    translator = SimpleNamespace(
+        translate=lambda texts, beam_size: [answers[text] for text in texts]
+    )
     rows = list(zip(sources, REFERENCES, strict=True))
     assert bleu_of(translator, rows) == bleu(SAID, REFERENCES)
     assert bleu_of(translator, rows[::-1]) == pytest.approx(bleu(SAID, REFERENCES))
+
+
+MANY = [f"{text[:-1]} {n} fois." for n in range(40) for text in REFERENCES]
+SAID_OF_MANY = [text.replace("chien", "chat") if n % 3 else text for n, text in enumerate(MANY)]
+
+
+def test_a_score_is_the_same_with_an_interval_around_it():
+    score = bleu_score(SAID_OF_MANY, MANY)
+    assert score.value == bleu(SAID_OF_MANY, MANY)
+    assert 0 < score.low < score.value < score.high < 100
+    chrf = chrf_score(SAID_OF_MANY, MANY)
+    assert chrf.value == CHRF().corpus_score(SAID_OF_MANY, [MANY]).score
+    assert 0 < chrf.low < chrf.value < chrf.high < 100
+
+
+def test_the_interval_is_sacrebleus_and_comes_out_the_same_again():
+    score = BLEU().corpus_score(SAID_OF_MANY, [MANY], n_bootstrap=1_000)
+    _, middle, half = re.findall(r"\d+\.\d+", score.format(width=4, score_only=True))
+    ours = bleu_score(SAID_OF_MANY, MANY)
+    assert (ours.low + ours.high) / 2 == pytest.approx(float(middle), abs=1e-3)
+    assert (ours.high - ours.low) / 2 == pytest.approx(float(half), abs=1e-3)
+    assert ours == bleu_score(SAID_OF_MANY, MANY)
+
+
+def test_the_signature_tells_how_it_was_counted():
+    cased, tokenised = bleu_score(SAID, REFERENCES), bleu_score(SAID, REFERENCES, tokenised=True)
+    assert "case:mixed" in cased.signature and "tok:13a" in cased.signature
+    assert "case:lc" in tokenised.signature and "tok:none" in tokenised.signature
+    assert all("bs:1000|" in s.signature for s in (cased, tokenised, chrf_score(SAID, REFERENCES)))
+    assert "nc:6" in chrf_score(SAID, REFERENCES).signature
+
+
+def test_lengths_and_brevity_are_those_of_the_tokens_counted():
+    score = bleu_score(["a b c d"], ["a b c d e f g h"], tokenised=True)
+    assert (score.length, score.reference_length, score.length_ratio) == (4, 8, 0.5)
+    assert score.brevity_penalty == pytest.approx(exp(1 - 8 / 4))
+    assert score.value == pytest.approx(100 * exp(-1))
+    dotted = bleu_score(["a b c d."], ["a b c d."])
+    assert dotted.reference_length == 5  # 13a takes the full stop off
+    assert bleu_score(["a b c d."], ["a b c d."], tokenised=True).reference_length == 4
+
+
+def test_tokenised_text_is_scored_without_warnings_and_without_case(caplog):
+    lines = ["Un chat . " * 2] * 200  # what sacreBLEU takes for tokenised by mistake
+    assert bleu_score([line.upper() for line in lines], lines, tokenised=True).value == (
+        pytest.approx(100)
+    )
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("said", "value"), [("x", 0), ("", 0), ("un chat voit un chien", 100)])
+def test_the_worst_and_the_best_have_an_interval_without_width(said, value):
+    score = bleu_score([said] * 3, ["un chat voit un chien"] * 3)
+    assert (score.low, score.value, score.high) == pytest.approx((value, value, value))
+
+
+def test_chrf_of_text_that_is_right_only_here_and_there_has_an_interval():
+    said, references = [*["xxxxxx"] * 5, "un chat"], ["un chien"] * 6
+    with pytest.raises(TypeError, match="coerce float and float32"):  # why it is not sacreBLEU's
+        CHRF().corpus_score(said, [references], n_bootstrap=1_000)
+    score = chrf_score(said, references)
+    assert score.value == CHRF().corpus_score(said, [references]).score
+    assert score.low <= score.value <= score.high

@@ -6,19 +6,16 @@ counts, and what is reported is a ratio.
 
 import json
 import os
-import platform
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch.profiler import ProfilerActivity, profile
 
-from glassformer import __version__
+from glassformer.machine import machine
 
 Run = Callable[[], object]
 Tick = Callable[[], None]
@@ -43,7 +40,7 @@ def peak_bytes(run: Run) -> int:
     """The most memory that torch's CPU allocator held for `run` at once, beyond what was there."""
     run()  # what is allocated once and kept does not count
     with (
-        _silent_stderr(),
+        silent_stderr(),
         profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record,
     ):
         run()
@@ -55,7 +52,7 @@ def peak_bytes(run: Run) -> int:
 
 
 @contextmanager
-def _silent_stderr() -> Iterator[None]:
+def silent_stderr() -> Iterator[None]:
     """The profiler's native code reports to the terminal, and has no switch that stops it."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
@@ -97,24 +94,3 @@ class Report:
         content = {"worst_ratio": self.worst_ratio, **asdict(self), "machine": machine()}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def machine() -> dict[str, str | int]:
-    return {
-        "cpu": _cpu_name(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "cores": os.cpu_count() or 1,
-        "threads": torch.get_num_threads(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "glassformer": __version__,
-    }
-
-
-def _cpu_name() -> str:
-    """The vendor's name for the processor, where the system tells it."""
-    path = Path("/proc/cpuinfo")
-    lines: Iterable[str] = path.read_text().splitlines() if path.exists() else []
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or sys.platform)

@@ -1,0 +1,305 @@
+"""`glassformer evaluate`: a score card that can be published, as tables, JSON and Markdown."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.cli.examples import Data, check_data, read
+from glassformer.cli.progress import progress
+from glassformer.cli.train import say as tell
+from glassformer.errors import CheckpointError, DataError, SettingsError
+
+if TYPE_CHECKING:
+    from glassformer.evaluate.card import Circumstances, Sheet
+    from glassformer.evaluate.classification import Answers
+    from glassformer.evaluate.examples import Examples
+    from glassformer.evaluate.translation import Said
+    from glassformer.pipeline import Classifier, Translator
+
+WIDTH = 110  # of the tables; signatures and checksums run on
+
+
+@dataclass(frozen=True)
+class How:
+    """How the model is run."""
+
+    int8: bool  # also where it was saved so
+    batch_tokens: int
+    truncate: bool
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a translator is asked besides its card."""
+
+    beams: bool
+    plot: Path | None
+    failures: int
+    training_text: Path | None
+
+
+@dataclass
+class Report:
+    """What is told: sheets for the terminal, and the same as JSON and as Markdown."""
+
+    sheets: "list[Sheet]"
+    content: dict[str, Any]
+    markdown: str
+    lines: list[str]  # what the model said
+    pictures: list[Callable[[], None]] = field(default_factory=list)  # made when all is told
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run's folder, or a name.")],
+    source: Annotated[Path | None, typer.Option(help="Text to translate, a line each.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="What it should become.")] = None,
+    tokenised_reference: Annotated[
+        Path | None, typer.Option(help="The same, lower-cased and Moses-tokenised as published.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Or one JSONL, TSV or CSV file.")] = None,
+    columns: Annotated[
+        str, typer.Option(help="Its columns, by name or number: en,fr. [text,label]")
+    ] = "",
+    name: Annotated[str | None, typer.Option("--set", help="Or a set of `data list`.")] = None,
+    split: Annotated[str, typer.Option(help="Which part of the set.")] = "valid",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
+    beam: Annotated[int, typer.Option(min=1, help="Width of the search; 1 is greedy.")] = 5,
+    length_penalty: Annotated[float, typer.Option(help="More favours length.")] = 0.6,
+    int8: Annotated[bool, typer.Option("--int8", help="Quantise the model first.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Of the processor.")] = 2,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a batch.")] = 4_096,
+    truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts too long.")] = False,
+    language: Annotated[
+        str | None, typer.Option(help="Of tokenised references. [what the model speaks]")
+    ] = None,
+    beams: Annotated[bool, typer.Option("--beams", help="Compare widths of the search.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where the picture of --beams goes: .svg or .png.")
+    ] = None,
+    failures: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Analyse failures; show the worst N.")
+    ] = 0,
+    training_text: Annotated[
+        Path | None, typer.Option(help="Target side of the training text, to tell rare words.")
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="The card as JSON.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="The card as Markdown.")] = None,
+    output: Annotated[Path | None, typer.Option(help="What was said, a line each.")] = None,
+) -> None:
+    """Score MODEL on two parallel files, on one table, or on a named set.
+
+    A translator by BLEU, chrF and perplexity; a classifier by accuracy, F1 and calibration.
+    """
+    chosen = tuple(filter(None, columns.split(",")))
+    about = Data(source, reference, tokenised_reference, data, chosen, name, split, limit, skip_bad)
+    extras = Extras(beams, plot, failures, training_text)
+    check(about, extras)
+
+    import torch
+    from rich.console import Console
+
+    from glassformer.evaluate.card import show
+    from glassformer.pipeline import Classifier, Translator, load
+    from glassformer.quantize import Int8Linear
+
+    torch.set_num_threads(threads)
+    loaded = load(model, int8=int8)
+    quantised = any(isinstance(part, Int8Linear) for part in loaded.model.modules())
+    how = How(quantised, batch_tokens, truncate)
+    if isinstance(loaded, Translator):
+        search = {"beam_size": beam, "length_penalty": length_penalty}
+        report = translation(model, loaded, about, how, search, extras, language)
+    elif isinstance(loaded, Classifier):
+        refuse_texts(about, extras)
+        report = classification(model, loaded, about, how)
+    else:
+        raise CheckpointError(
+            f"{model} is neither a translator nor a classifier.",
+            "To what it says there is no right answer that it could be compared with.",
+            "Name the run of a translator or a classifier.",
+        )
+    console = Console(width=WIDTH, highlight=False)
+    for sheet in report.sheets:
+        show(sheet, console)
+    contents = {
+        json_file: json.dumps(report.content, indent=2, ensure_ascii=False) + "\n",
+        markdown: report.markdown,
+        output: "".join(line.replace("\n", " ") + "\n" for line in report.lines),
+    }
+    for path, content in contents.items():
+        if path:
+            write(path, content)
+    for picture in report.pictures:
+        picture()
+
+
+def check(about: Data, extras: Extras) -> None:
+    """No option that would be passed over."""
+    check_data(about)
+    needs = {
+        "--tokenised-reference": (about.tokenised, about.source, "--source"),
+        "--columns": (about.columns, about.file or about.name, "--data or --set"),
+        "--plot": (extras.plot, extras.beams, "--beams"),
+        "--training-text": (extras.training_text, extras.failures, "--failures"),
+    }
+    for option, (given, needed, partner) in needs.items():
+        if given and not needed:
+            raise SettingsError(
+                f"{option} goes with {partner} only.",
+                "Without it there is nothing that it could change.",
+                f"Add {partner}, or leave {option} out.",
+            )
+
+
+def refuse_texts(about: Data, extras: Extras) -> None:
+    """What only a translator has a use for."""
+    if about.source or extras.beams or extras.failures:
+        raise SettingsError(
+            "A classifier is not evaluated with --source, --beams or --failures.",
+            "It answers with labels, not with text.",
+            "Name its texts and labels: --data reviews.jsonl --columns text,label, or a --set.",
+        )
+
+
+def translation(
+    model: str,
+    translator: "Translator",
+    about: Data,
+    how: How,
+    search: dict[str, Any],
+    extras: Extras,
+    language: str | None,
+) -> Report:
+    from glassformer.decode.options import SearchOptions
+    from glassformer.evaluate.card import markdown
+    from glassformer.evaluate.examples import check_fit, turns
+    from glassformer.evaluate.moses import as_published
+    from glassformer.evaluate.translation import perplexity, say, search_settings, translation_card
+
+    options = SearchOptions(**search)
+    trained_on = translator.settings.data
+    examples = read(about, (trained_on.source_language, trained_on.target_language))
+    sources, references, *more = map(list, zip(*examples.rows, strict=True))
+    tokenised = more[0] if more else None
+    language = language or trained_on.target_language
+    if tokenised:
+        as_published(sources[:1], language)  # a package that is missing is missed before the work
+    if not how.truncate:
+        check_fit(sources, translator.source_tokenizer, translator.max_length)
+    run: dict[str, Any] = {"batch_tokens": how.batch_tokens, "truncate": how.truncate}
+    with progress("translating", len(turns(sources))) as tick:
+        said = say(translator, sources, options, **run, tick=tick)
+    of_references = perplexity(translator, sources, references, **run)
+    settings = search_settings(options) | asdict(how)
+    if tokenised:
+        settings["tokenised as"] = language
+    around = circumstances(model, examples, settings, said)
+    card = translation_card(said, references, of_references, around, tokenised, language)
+    report = Report([card.sheet()], card.to_json(), markdown(card.sheet()), said.texts)
+    if extras.beams:
+        compare(report, translator, sources, references, extras, search | run)
+    if extras.failures:
+        analyse_failures(report, translator, sources, references, extras)
+    return report
+
+
+def compare(
+    report: Report,
+    translator: "Translator",
+    sources: list[str],
+    references: list[str],
+    extras: Extras,
+    options: dict[str, Any],
+) -> None:
+    """Add the comparison of beams."""
+    from glassformer.evaluate.beams import WIDTHS, beam_figure, compare_beams
+    from glassformer.evaluate.sheets import beams_sheet
+
+    del options["beam_size"]
+    with progress("comparing beams", len(WIDTHS)) as tick:
+        comparison = compare_beams(translator, sources, references, tick=tick, **options)
+    report.sheets.append(beams_sheet(comparison))
+    report.content["beams"] = comparison.to_dict()
+    report.markdown += "\n" + comparison.to_markdown()
+    if extras.plot:
+        report.pictures.append(partial(beam_figure, comparison, extras.plot))
+
+
+def analyse_failures(
+    report: Report,
+    translator: "Translator",
+    sources: list[str],
+    references: list[str],
+    extras: Extras,
+) -> None:
+    """Add the analysis of failures."""
+    from glassformer.data.corpus import Corpus, TextFiles
+    from glassformer.evaluate.failures import analyse
+    from glassformer.evaluate.labels import word_counts
+    from glassformer.evaluate.sheets import failures_sheet
+
+    counts = None
+    if extras.training_text:
+        text = Corpus(TextFiles((extras.training_text,), format="lines"), skip_bad=True)
+        counts = word_counts(line for (line,) in text)
+    found = analyse(translator, sources, references, report.lines, extras.failures, counts)
+    report.sheets.append(failures_sheet(found))
+    report.content["failures"] = found.to_dict()
+    report.markdown += "\n" + found.to_markdown()
+
+
+def classification(model: str, classifier: "Classifier", about: Data, how: How) -> Report:
+    from glassformer.evaluate.card import markdown
+    from glassformer.evaluate.classification import classification_card, classify
+    from glassformer.evaluate.examples import check_fit, turns
+
+    examples = read(about, (), classifier.labels)
+    texts, labels = map(list, zip(*examples.rows, strict=True))
+    if not how.truncate:
+        check_fit(texts, classifier.tokenizer, classifier.settings.data.max_length)
+    with progress("classifying", len(turns(texts))) as tick:
+        answers = classify(
+            classifier, texts, batch_tokens=how.batch_tokens, truncate=how.truncate, tick=tick
+        )
+    around = circumstances(model, examples, asdict(how), answers)
+    card = classification_card(answers, labels, around)
+    said = [answers.labels[i] for i in answers.best]
+    return Report([card.sheet()], card.to_json(), markdown(card.sheet()), said)
+
+
+def circumstances(
+    model: str, examples: "Examples", settings: dict[str, Any], done: "Said | Answers"
+) -> "Circumstances":
+    from glassformer.evaluate.card import Circumstances
+    from glassformer.machine import machine
+
+    return Circumstances(
+        command=shlex.join(["glassformer", *sys.argv[1:]]),
+        model=model,
+        checksums=examples.checksums,
+        settings=settings,
+        machine=machine(),
+        seconds=done.seconds,
+        peak_memory=done.peak_memory,
+    )
+
+
+def write(path: Path, content: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, "utf-8")
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror}.",
+            "A card goes to a file in a folder that may be written to.",
+            "Name another place.",
+        ) from None
+    tell(f"written: {path}")

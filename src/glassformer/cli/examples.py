@@ -1,0 +1,101 @@
+"""Which examples a verb is to judge a model on, by the options of its command line."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.cli.progress import fetching
+from glassformer.cli.train import say
+from glassformer.errors import SettingsError
+
+if TYPE_CHECKING:
+    from glassformer.evaluate.examples import Examples
+
+
+@dataclass(frozen=True)
+class Data:
+    """What to evaluate on: two files, or one of several columns, or a named set."""
+
+    source: Path | None
+    reference: Path | None
+    tokenised: Path | None
+    file: Path | None
+    columns: tuple[str, ...]
+    name: str | None
+    split: str
+    limit: int | None
+    skip_bad: bool
+
+
+def check_data(about: Data) -> None:
+    """Exactly one way to name the data."""
+    pair = [about.source, about.reference]
+    ways = [any(pair), about.file is not None, about.name is not None]
+    if sum(ways) != 1 or any(pair) != all(pair):
+        raise SettingsError(
+            "It is not clear what to evaluate on.",
+            "That is --source with --reference, or one file by --data, or a --set.",
+            "For example: --source valid.en --reference valid.fr, or --set multi30k.",
+        )
+
+
+def read(
+    about: Data, languages: Sequence[str], labels: Collection[str] | None = None
+) -> "Examples":
+    """The rows; of a translator these are the texts in its two languages, and tokenised ones."""
+    from glassformer.data.corpus import TextFiles
+    from glassformer.evaluate.examples import from_files, from_set
+
+    columns = about.columns or (("text", "label") if labels and about.file else ())
+    if columns or about.file:
+        check_columns(columns, 3 if about.file and not labels else 2)
+    if about.name:
+        with watched_fetching() as watch:
+            examples = from_set(
+                about.name,
+                about.split,
+                columns or languages,
+                about.limit,
+                tokenised=labels is None,
+                skip_bad=about.skip_bad,
+                labels=labels,
+                progress=watch,
+            )
+    else:
+        if about.file:
+            numbered = tuple(int(c) if c.isdecimal() else c for c in columns)
+            files = TextFiles((about.file,), numbered)
+        else:
+            paths = (about.source, about.reference, about.tokenised)
+            files = TextFiles(tuple(path for path in paths if path), format="lines")
+        examples = from_files(files, about.limit, skip_bad=about.skip_bad, labels=labels)
+    if examples.skipped:
+        say(f"bad rows skipped: {examples.skipped}")
+    return examples
+
+
+def check_columns(columns: Sequence[str], most: int) -> None:
+    if not 2 <= len(columns) <= most:
+        raise SettingsError(
+            f"{len(columns)} columns are named, and {' or '.join(map(str, range(2, most + 1)))} "
+            "can be used.",
+            "A translator has a source and a reference, in a file perhaps a tokenised one as well; "
+            "a classifier has a text and a label.",
+            "For example: --columns en,fr for a translator, --columns text,label for a classifier.",
+        )
+
+
+@contextmanager
+def watched_fetching() -> Iterator[Callable[[str, int, int | None], None]]:
+    """`fetching`, with nothing on the screen unless something is fetched."""
+    with ExitStack() as stack:
+        bars: list[Callable[[str, int, int | None], None]] = []
+
+        def watch(what: str, done: int, total: int | None) -> None:
+            if not bars:
+                bars.append(stack.enter_context(fetching()))
+            bars[0](what, done, total)
+
+        yield watch

@@ -1,0 +1,114 @@
+"""What a model is judged on: rows of the user's files or of a named set, and their checksums."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+
+from glassformer.data import datasets, grammar
+from glassformer.data.corpus import Corpus, Row, TextFiles
+from glassformer.data.download import sha256_of
+from glassformer.data.tokenizer import Tokenizer
+from glassformer.errors import DataError
+
+GRAMMAR_EXAMPLES = 1_000  # where no limit says how many; it has no end of its own
+TURN = 256  # texts in one turn of a model
+TOKENISED = "tok-"  # before the name of a split: the same text as published scores count it
+
+
+@dataclass(frozen=True)
+class Examples:
+    rows: list[Row]
+    checksums: dict[str, str]
+    skipped: str = ""  # bad rows, if they were to be skipped
+
+
+def turns(texts: Sequence[str]) -> list[list[int]]:
+    """Indices of texts of like length together, so that a model can be watched turn by turn."""
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    return [order[first : first + TURN] for first in range(0, len(order), TURN)]
+
+
+def check_fit(texts: Sequence[str], tokenizer: Tokenizer, longest: int) -> None:
+    """Refuse texts that the model would refuse, all of them at once and before the work."""
+    over = [n for n, ids in enumerate(tokenizer.encode(texts), 1) if len(ids) > longest]
+    if over:
+        raise DataError(
+            f"{len(over):,} of {len(texts):,} texts have more than {longest} subwords.",
+            f"The model was trained on no longer ones. The first is text {over[0]:,}: "
+            f"{texts[over[0] - 1][:40]!r}…",
+            "Cut them as they are read: --truncate.",
+        )
+
+
+def from_files(
+    files: TextFiles,
+    limit: int | None = None,
+    *,
+    skip_bad: bool = False,
+    labels: Collection[str] | None = None,
+) -> Examples:
+    """The user's own: a checksum is that of the file as it lies there."""
+    rows, skipped = _read(files, limit, skip_bad, labels)
+    return Examples(rows, {_name(path, files): sha256_of(path) for path in files.paths}, skipped)
+
+
+def from_set(
+    name: str,
+    split: str,
+    columns: Sequence[str] = (),
+    limit: int | None = None,
+    *,
+    tokenised: bool = False,
+    skip_bad: bool = False,
+    labels: Collection[str] | None = None,
+    progress: datasets.Progress = datasets.silent,
+) -> Examples:
+    """A named set: a checksum is that of the text of a column, however the files are packed.
+
+    With `tokenised` the tokenised text of the last column is a column more, if the set has it.
+    """
+    skipped = ""
+    if name == "grammar":
+        rows = _grammar_rows(split, limit, labels)
+        columns = ("en", "fr")
+    else:
+        files = datasets.find(name, split, columns, progress=progress)
+        columns = columns or datasets.manifest(name).columns[:2]
+        if tokenised and TOKENISED + split in datasets.manifest(name).splits:
+            more = datasets.find(name, TOKENISED + split, columns[-1:], progress=progress)
+            files = replace(files, paths=(*files.paths, *more.paths))
+            columns = (*columns, f"{columns[-1]} tokenised")
+        rows, skipped = _read(files, limit, skip_bad, labels)
+    named = zip(columns, zip(*rows, strict=True), strict=True)
+    return Examples(rows, {f"{name} {split} {c}": _digest(texts) for c, texts in named}, skipped)
+
+
+def _grammar_rows(split: str, limit: int | None, labels: Collection[str] | None) -> list[Row]:
+    if labels is not None:
+        raise DataError(
+            "The grammar has no labels.",
+            "It is text in two languages, and a classifier is judged by labels.",
+            "Name another set, or a file: --data reviews.jsonl.",
+        )
+    pairs = grammar.pairs(split, limit or GRAMMAR_EXAMPLES)
+    return [(pair.source, pair.target) for pair in pairs]
+
+
+def _read(
+    files: TextFiles, limit: int | None, skip_bad: bool, labels: Collection[str] | None
+) -> tuple[list[Row], str]:
+    corpus = Corpus(files, skip_bad=skip_bad, labels=labels)
+    rows = list(islice(corpus, limit))
+    return rows, str(corpus.report) if corpus.report.bad else ""
+
+
+def _name(path: Path, files: TextFiles) -> str:
+    """A file's bare name, which tells nothing of the machine, unless it stands for two files."""
+    alike = {other for other in files.paths if other.name == path.name}
+    return path.name if len(alike) == 1 else str(path)
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return sha256("".join(f"{text}\n" for text in texts).encode()).hexdigest()

@@ -1,0 +1,138 @@
+"""What can be wrong with a translation: one small function each.
+
+A label is a function of (source, reference, said) that gives its evidence, or nothing. Labels point
+at sentences to read; they do not judge them. Words are runs of letters and digits, so a script
+without spaces has few of them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Container, Iterable
+
+from glassformer.data.tokenizer import UNK, Tokenizer
+
+WORD = re.compile(r"\w+")
+NUMBER = re.compile(r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)|\d+(?:[.,:]\d+)*")
+UNKNOWN_MARK = "⁇"  # how sentencepiece writes <unk>
+
+Evidence = list[str]
+
+
+def words(text: str) -> list[str]:
+    return WORD.findall(text.casefold())
+
+
+def word_counts(texts: Iterable[str]) -> Counter[str]:
+    """How often each word is in the texts: `training_counts`, made of the target's side."""
+    return Counter(word for text in texts for word in words(text))
+
+
+def empty(source: str, reference: str, said: str) -> Evidence:
+    return ["nothing was said"] if not said.strip() and reference.strip() else []
+
+
+def repeated(source: str, reference: str, said: str) -> Evidence:
+    """One to four words said twice running, or three words again, oftener than in either text."""
+    for find in (*(_stutters(n) for n in (4, 3, 2, 1)), _again):
+        found, *allowed = (find(words(text)) for text in (said, source, reference))
+        if len(found) > max(map(len, allowed)):
+            return [word for word, _ in Counter(found).most_common(3)]
+    return []
+
+
+def _stutters(n: int) -> Callable[[list[str]], Evidence]:
+    def find(w: list[str]) -> Evidence:
+        starts = range(len(w) - 2 * n + 1)
+        return [" ".join(w[i : i + n]) for i in starts if w[i : i + n] == w[i + n : i + 2 * n]]
+
+    return find
+
+
+def _again(w: list[str]) -> Evidence:
+    counts = Counter(" ".join(w[i : i + 3]) for i in range(len(w) - 2))
+    return [gram for gram, count in counts.items() for _ in range(count - 1)]
+
+
+def over_long(source: str, reference: str, said: str) -> Evidence:
+    """Half as long again as the reference, and more than two words longer."""
+    n, m = len(words(said)), len(words(reference))
+    return [f"{n} words for {m}"] if n > 1.5 * m and n > m + 2 else []
+
+
+def under_long(source: str, reference: str, said: str) -> Evidence:
+    """Less than two thirds of the reference, and more than two words shorter; not empty."""
+    n, m = len(words(said)), len(words(reference))
+    return [f"{n} words for {m}"] if said.strip() and n < m / 1.5 and n < m - 2 else []
+
+
+def copied(source: str, reference: str, said: str, known: Container[str] = frozenset()) -> Evidence:
+    """Words of the source left as they were, which the reference has not.
+
+    Words `known` in the target language are no copies, unless three of them running are.
+    """
+    ours, theirs, true = words(said), words(source), words(reference)
+    left = set(ours) & set(theirs) - set(true)
+    copies = [w for w in dict.fromkeys(ours) if w in left and w not in known and not w.isdecimal()]
+    runs = (_trigrams(ours) & _trigrams(theirs)) - _trigrams(true)
+    return copies or [" ".join(run) for run in sorted(runs)[:3]]
+
+
+def _trigrams(w: list[str]) -> set[tuple[str, ...]]:
+    return set(zip(w, w[1:], w[2:], strict=False))
+
+
+def wrong_numbers(source: str, reference: str, said: str) -> Evidence:
+    """Numbers of the source that the reference keeps and the output lacks; numbers of neither."""
+    true, theirs, ours = (Counter(numbers(text)) for text in (source, reference, said))
+    lost, new = (true & theirs) - ours, ours - (true | theirs)
+    return [f"{number} lost" for number in lost] + [f"{number} new" for number in new]
+
+
+def numbers(text: str) -> list[str]:
+    """1,000 and 1.000 and 1 000 are one number; 1.5 and 1,5 are one; 1.5 and 15 are two."""
+    plain = (re.sub(r"\s", "", number) for number in NUMBER.findall(text))
+    joined = (re.sub(r"[.,](?=\d{3}(?:\D|$))", "", number) for number in plain)
+    return [number.replace(",", ".") for number in joined]
+
+
+def lost_names(source: str, reference: str, said: str) -> Evidence:
+    """Capitalised words within a sentence of the source that the reference keeps as they are."""
+    within = (m for m in WORD.finditer(source) if not _begins_sentence(source, m.start()))
+    names = [m[0] for m in within if m[0][0].isupper() and len(m[0]) > 1]
+    kept, ours = set(WORD.findall(reference)), set(words(said))
+    return [n for n in dict.fromkeys(names) if n in kept and n.casefold() not in ours]
+
+
+def _begins_sentence(text: str, start: int) -> bool:
+    before = re.sub(r"[^\w.!?…:]+$", "", text[:start])  # spaces, quotes, brackets
+    return not before or before[-1] in ".!?…:"
+
+
+def unknown(source: str, said: str, tokenizer: Tokenizer) -> Evidence:
+    """Words of the source that its subwords cannot spell, and <unk> in the output."""
+    (ids,), spans = tokenizer.encode([source]), tokenizer.spans(source)
+    ends = [end for i, (_, end) in zip(ids, spans, strict=True) if i == UNK]
+    chunks = re.finditer(r"\S+", source)
+    unread = [m[0] for m in chunks if any(m.start() < end <= m.end() for end in ends)]
+    return [*dict.fromkeys(unread), *([UNKNOWN_MARK] if UNKNOWN_MARK in said else [])]
+
+
+LABELS: dict[str, Callable[[str, str, str], Evidence]] = {
+    "empty": empty,
+    "repeated": repeated,
+    "over-long": over_long,
+    "under-long": under_long,
+    "numbers lost or changed": wrong_numbers,
+    "names lost": lost_names,
+}
+ALL_LABELS = [*LABELS, "untranslated copies", "unknown words"]
+
+
+def problems(
+    source: str, reference: str, said: str, tokenizer: Tokenizer, known: Container[str]
+) -> dict[str, Evidence]:
+    """Every label that applies, with its evidence."""
+    found = {name: label(source, reference, said) for name, label in LABELS.items()}
+    found["untranslated copies"] = copied(source, reference, said, known)
+    found["unknown words"] = unknown(source, said, tokenizer)
+    return {name: evidence for name, evidence in found.items() if evidence}

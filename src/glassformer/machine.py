@@ -1,0 +1,43 @@
+"""The machine that figures were measured on, so that a reader can judge them."""
+
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from glassformer import __version__
+
+
+def machine() -> dict[str, str | int]:
+    """Its processor, and the software that was run on it."""
+    return {
+        "cpu": _cpu_name(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "glassformer": __version__,
+    }
+
+
+def _cpu_name() -> str:
+    """The vendor's name for the processor, where the system tells it."""
+    path = Path("/proc/cpuinfo")
+    lines: Iterable[str] = path.read_text().splitlines() if path.exists() else []
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or sys.platform)
+
+
+def peak_memory() -> int | None:
+    """Bytes of memory this process has had at most since it began (ru_maxrss); None on Windows."""
+    if sys.platform == "win32":
+        return None
+    import resource  # there is none on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

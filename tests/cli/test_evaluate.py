@@ -1,0 +1,281 @@
+"""`glassformer evaluate` as a user meets it: a run, some data, and the card."""
+
+import gzip
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer import checkpoint
+from glassformer.checkpoint import Checkpoint, weights_of
+from glassformer.cli.examples import watched_fetching
+from glassformer.config import RunSettings
+from glassformer.data.prepare import prepare
+from glassformer.evaluate.bleu import bleu
+from glassformer.model.build import build
+from glassformer.pipeline import load_translator
+from train.runs import PAIRS, TINY, Command, text
+
+SOURCES, REFERENCES = map(list, zip(*PAIRS[:12], strict=True))
+
+
+def saved(settings: RunSettings, folder: str = "run") -> None:
+    """A run that was never trained; weights so large that it says this and that."""
+    data = prepare(settings, threads=1)
+    torch.manual_seed(0)
+    weights = weights_of(build(data.settings.model))
+    large = {n: torch.randn_like(w) / 2 for n, w in weights.items() if w.dim() == 2}
+    checkpoint.write(Checkpoint(data.settings, weights | large, data.tokenizers), Path(folder))
+
+
+@pytest.fixture
+def translator(glassformer: Command, tmp_path: Path) -> Command:
+    """The command, with a translator in `run` and its text in valid.en and valid.fr."""
+    saved(text(tmp_path, data={"max_length": 30}))
+    return glassformer
+
+
+@pytest.fixture
+def classifier(glassformer: Command, tmp_path: Path) -> Command:
+    """The command, with a classifier in `run` and its text in valid.jsonl."""
+    rows = [
+        {"text": f"a {mood} fox {n}", "label": mood} for n in range(10) for mood in ("sad", "glad")
+    ]
+    for name in ("train", "valid"):
+        Path(f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    files = {name: [str(tmp_path / f"{name}.jsonl")] for name in ("train", "valid")}
+    model: dict[str, Any] = {"kind": "classifier", "vocab_size": 40}
+    data = {"name": "files", "columns": ["text", "label"], "max_length": 12, **files}
+    saved(TINY.replace(model=model, data=data))
+    return glassformer
+
+
+FILES = ("--source", "valid.en", "--reference", "valid.fr")
+ONE = ("--threads", "1")
+
+
+def card(path: str = "card.json") -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path(path).read_text())
+    return content
+
+
+# Translators
+
+
+def test_a_translator_gets_a_card_as_a_table_as_json_and_as_markdown(translator: Command) -> None:
+    files = ("--json", "out/card.json", "--markdown", "out/card.md", "--output", "out/said.fr")
+    code, out, said = translator("evaluate", "run", *FILES, *ONE, *files)
+    assert code == 0, said
+    content, markdown = card("out/card.json"), Path("out/card.md").read_text()
+    spoken = Path("out/said.fr").read_text().splitlines()
+    assert spoken == load_translator("run").translate(SOURCES)
+    assert content["bleu"]["value"] == pytest.approx(bleu(spoken, REFERENCES))
+    assert content["sentences"] == 12 and content["tokenised_bleu"] is None
+    assert content["bleu"]["low"] <= content["bleu"]["value"] <= content["bleu"]["high"]
+    assert content["perplexity"] > 1 and content["tokens_per_second"] > 0
+    signature = content["bleu"]["signature"]
+    assert f": {signature}\n" in out and f"`{signature}`" in markdown
+    assert "perplexity of the references" in out and "perplexity of the references" in markdown
+    around = content["circumstances"]
+    for name in ("valid.en", "valid.fr"):
+        assert around["checksums"][name] == sha256(Path(name).read_bytes()).hexdigest()
+        assert around["checksums"][name] in out
+    assert around["settings"]["beam_size"] == 5 and around["settings"]["int8"] is False
+    assert around["machine"]["threads"] == 1
+    assert around["command"].startswith("glassformer evaluate run --source valid.en")
+    assert "translating: 100%" in said and "written: out/card.json" in said
+
+
+def test_the_options_of_the_search_reach_it_and_are_told(translator: Command) -> None:
+    options = ("--beam", 2, "--length-penalty", 0, "--batch-tokens", 100, "--limit", 5)
+    code, _, said = translator(
+        "evaluate", "run", *FILES, *ONE, *options, "--json", "card.json", "--output", "said"
+    )
+    assert code == 0, said
+    expected = load_translator("run").translate(SOURCES[:5], beam_size=2, length_penalty=0.0)
+    assert Path("said").read_text().splitlines() == expected
+    settings = card()["circumstances"]["settings"]
+    assert (settings["beam_size"], settings["length_penalty"]) == (2, 0.0)
+    assert settings["batch_tokens"] == 100 and card()["sentences"] == 5
+
+
+def test_int8_is_told_where_it_is_asked_for(translator: Command) -> None:
+    code, _, said = translator("evaluate", "run", *FILES, *ONE, "--int8", "--json", "card.json")
+    assert code == 0, said
+    assert card()["circumstances"]["settings"]["int8"] is True
+
+
+def test_tokenised_references_are_scored_on_their_tokens(translator: Command) -> None:
+    pytest.importorskip("sacremoses")
+    Path("tok.fr.gz").write_bytes(gzip.compress("".join(f"{r} .\n" for r in REFERENCES).encode()))
+    tokenised = ("--tokenised-reference", "tok.fr.gz", "--language", "fr", "--json", "card.json")
+    code, out, said = translator("evaluate", "run", *FILES, *tokenised, *ONE)
+    assert code == 0, said
+    score = card()["tokenised_bleu"]
+    assert score["reference_length"] == 12 * 6 and f"{12 * 6}" in out
+    assert "case:lc" in score["signature"] and score["signature"] in out
+    assert card()["circumstances"]["settings"]["tokenised as"] == "fr"
+
+
+def test_a_table_by_its_columns_is_the_same_as_two_files(translator: Command) -> None:
+    pytest.importorskip("sacremoses")
+    Path("pairs.tsv").write_text("".join(f"{n}\t{b}\t{a}\n" for n, (a, b) in enumerate(PAIRS[:12])))
+    cards = []
+    for data in (FILES, ("--data", "pairs.tsv", "--columns", "3,2")):
+        code, _, said = translator("evaluate", "run", *data, *ONE, "--json", "card.json")
+        assert code == 0, said
+        cards.append(card())
+    assert cards[0]["bleu"] == cards[1]["bleu"]
+    assert cards[0]["perplexity"] == cards[1]["perplexity"]
+    code, _, said = translator(
+        "evaluate", "run", "--data", "pairs.tsv", "--columns", "3,2,2", *ONE, "--json", "card.json"
+    )
+    assert code == 0 and card()["tokenised_bleu"]["reference_length"] == 12 * 5
+
+
+def test_a_named_set_is_read_by_its_split(translator: Command) -> None:
+    options = ("--set", "grammar", "--split", "test", "--limit", 4, "--truncate")
+    code, _, said = translator("evaluate", "run", *options, *ONE, "--json", "card.json")
+    assert code == 0, said
+    assert card()["circumstances"]["checksums"].keys() == {"grammar test en", "grammar test fr"}
+    assert card()["sentences"] == 4
+
+
+def test_beams_and_failures_come_with_the_card(translator: Command) -> None:
+    pytest.importorskip("matplotlib")
+    Path("train.txt").write_text("le fox\n\nle hen\n")
+    more = ("--beams", "--plot", "beams.svg", "--failures", 2, "--training-text", "train.txt")
+    files = ("--json", "card.json", "--markdown", "card.md")
+    code, out, said = translator("evaluate", "run", *FILES, *ONE, "--limit", 4, *more, *files)
+    assert code == 0, said
+    assert [row["beam"] for row in card()["beams"]["results"]] == [1, 2, 4, 5, 8, 16]
+    assert len(card()["failures"]["worst"]) == 2
+    assert card()["failures"]["counts_from"] == "the training text"
+    assert Path("beams.svg").stat().st_size > 0
+    markdown = Path("card.md").read_text()
+    for heading in ("Greedy against beam", "Failures in 4 sentences"):
+        assert heading in out and heading in markdown
+    assert "went wrong" in out
+
+
+# Classifiers
+
+
+def test_a_classifier_gets_its_card(classifier: Command) -> None:
+    files = ("--json", "card.json", "--markdown", "card.md", "--output", "said")
+    code, out, said = classifier("evaluate", "run", "--data", "valid.jsonl", *ONE, *files)
+    assert code == 0, said
+    content, labels = card(), Path("said").read_text().split()
+    right = [label == truth for label, truth in zip(labels, ["sad", "glad"] * 10, strict=True)]
+    assert content["accuracy"]["value"] == pytest.approx(sum(right) / 20)
+    assert content["accuracy"]["low"] <= content["accuracy"]["value"] <= content["accuracy"]["high"]
+    assert [c["label"] for c in content["classes"]] == ["glad", "sad"]
+    assert [sum(row) for row in content["confusion"]] == [10, 10]
+    assert len(content["bins"]) == 15
+    for word in ("macro F1", "95% interval", "expected calibration error", "said glad"):
+        assert word in out and word in Path("card.md").read_text()
+    checksum = sha256(Path("valid.jsonl").read_bytes()).hexdigest()
+    assert content["circumstances"]["checksums"] == {"valid.jsonl": checksum}
+    assert checksum in out
+
+
+def test_other_columns_are_named(classifier: Command) -> None:
+    Path("other.csv").write_text("mood,words\nsad,a sad fox\nglad,a glad fox\n")
+    data = ("--data", "other.csv", "--columns", "words,mood", "--json", "card.json")
+    assert classifier("evaluate", "run", *data, *ONE)[0] == 0
+    assert card()["texts"] == 2
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ((), "not clear what to evaluate on"),
+        (("--source", "valid.en"), "not clear what to evaluate on"),
+        ((*FILES, "--set", "grammar"), "not clear what to evaluate on"),
+        (("--set", "grammar", "--tokenised-reference", "t"), "--tokenised-reference goes with"),
+        ((*FILES, "--columns", "a,b"), "--columns goes with --data or --set"),
+        ((*FILES, "--plot", "p.svg"), "--plot goes with --beams"),
+        ((*FILES, "--training-text", "t"), "--training-text goes with --failures"),
+        (("--data", "pairs.tsv"), "0 columns are named, and 2 or 3 can be used"),
+        (("--set", "multi30k", "--columns", "en,fr,de"), "3 columns are named, and 2 can be used"),
+        ((*FILES, "--beam", "0"), "--beam"),
+    ],
+)
+def test_a_wrong_command_line_gets_one_block_and_exit_code_2(
+    translator: Command, options: tuple[str, ...], what: str
+) -> None:
+    code, out, said = translator("evaluate", "run", *options)
+    assert (code, out) == (2, "") and what in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--source", "valid.en", "--reference", "none.fr"), "none.fr cannot be read"),
+        (("--source", "valid.en", "--reference", "short.fr"), "unequal line counts"),
+        (("--set", "multi31k"), "Did you mean 'multi30k'?"),
+        (("--set", "grammar", "--split", "dev"), "Unknown split 'dev'"),
+        (("--source", "long.en", "--reference", "short.fr"), "1 of 1 texts have more than 30"),
+    ],
+)
+def test_bad_data_is_named_with_exit_code_3(
+    translator: Command, options: tuple[str, ...], what: str
+) -> None:
+    Path("short.fr").write_text("un\n")
+    Path("long.en").write_text("fox " * 60 + "\n")
+    code, out, said = translator("evaluate", "run", *options)
+    assert (code, out) == (3, "") and what in said
+
+
+def test_bad_rows_are_skipped_when_asked_and_told(translator: Command) -> None:
+    for name in ("valid.en", "valid.fr"):
+        with Path(name).open("a") as file:
+            file.write("\n")
+    assert translator("evaluate", "run", *FILES)[0] == 3
+    code, _, said = translator("evaluate", "run", *FILES, *ONE, "--skip-bad", "--json", "card.json")
+    assert code == 0 and "1 bad" in said and card()["sentences"] == 12
+
+
+def test_a_classifier_is_not_asked_for_text(classifier: Command) -> None:
+    for options in (FILES, ("--data", "valid.jsonl", "--beams")):
+        code, _, said = classifier("evaluate", "run", *options)
+        assert code == 2 and "labels, not with text" in said
+    code, _, said = classifier("evaluate", "run", "--set", "grammar")
+    assert code == 3 and "The grammar has no labels" in said
+
+
+def test_long_texts_are_cut_only_when_asked(classifier: Command) -> None:
+    Path("long.jsonl").write_text(json.dumps({"text": "fox " * 60, "label": "sad"}) + "\n")
+    code, _, said = classifier("evaluate", "run", "--data", "long.jsonl")
+    assert code == 3 and "1 of 1 texts have more than 12 subwords" in said and "--truncate" in said
+    assert classifier("evaluate", "run", "--data", "long.jsonl", *ONE, "--truncate")[0] == 0
+
+
+def test_what_has_no_right_answer_is_not_judged(glassformer: Command, tmp_path: Path) -> None:
+    saved(text(tmp_path, model={"kind": "language-model"}))
+    code, _, said = glassformer("evaluate", "run", *FILES)
+    assert code == 4 and "run is neither a translator nor a classifier" in said
+
+
+def test_a_place_that_cannot_be_written_is_named_after_the_card_is_shown(
+    translator: Command,
+) -> None:
+    code, out, said = translator("evaluate", "run", *FILES, *ONE, "--json", "valid.en/card.json")
+    assert code == 3 and "valid.en/card.json cannot be written" in said
+    assert "BLEU, cased, detokenised" in out
+
+
+def test_downloads_are_shown_when_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:
+    with watched_fetching():
+        pass
+    assert capsys.readouterr().err == ""
+    with watched_fetching() as watch:
+        watch("a/file.gz", 1, 10)
+        watch("a/file.gz", 10, 10)
+    assert "a/file.gz" in capsys.readouterr().err
