@@ -1,0 +1,156 @@
+"""What one more token costs as the output grows and as the input grows.
+
+With the cache a step reads one token however many were said before it; without it, all of them
+again. A longer input costs more to read, and a little more at every step that attends to it.
+Each table ends with the exponent p of the fit cost ≈ c · n^p of each column.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.bench.harness import Row, Run, Table, Tick, exponent, interleave
+from glassformer.data.tokenizer import BOS, EOS
+from glassformer.decode.session import Session
+from glassformer.model.masks import padding_mask
+from glassformer.model.positions import LearnedPositions
+from glassformer.model.transformer import Transformer
+
+SOURCE_LENGTH = 20  # tokens of a source that is made up
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Growth:
+    """At which lengths to measure, and how thoroughly."""
+
+    lengths: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
+    window: int = 8  # steps that the cost at a length is taken from
+    rounds: int = 3
+
+    def fitting(self, model: Transformer) -> "Growth":
+        """No length that learned positions have no row for."""
+        tables = [
+            stack.positions.weight.size(0)
+            for stack in (model.encoder, model.decoder)
+            if isinstance(stack.positions, LearnedPositions)
+        ]
+        room = min(tables, default=max(self.lengths))
+        return replace(self, lengths=tuple(sorted({min(n, room) for n in self.lengths})))
+
+    @property
+    def steps(self) -> int:
+        return (1 + 2 * len(self.lengths)) * (self.rounds + 1)
+
+
+def by_output(model: Transformer, growth: Growth, tick: Tick) -> Table:
+    """The cost of a token as the output grows: with the cache, and without."""
+    source = made_up(model, 1, SOURCE_LENGTH)
+    cached, uncached = [], []
+    for _ in range(growth.rounds + 1):  # in turns, and the best of each counts
+        cached.append(cached_steps(model, source, max(growth.lengths)))
+        uncached.append(uncached_steps(model, source, growth.lengths))
+        tick()
+    once, again = _best(cached), _best(uncached)
+    rows: list[Row] = []
+    for n, plain in zip(growth.lengths, again, strict=True):
+        last = once[max(0, n - growth.window) : n]
+        spent = median(step.seconds for step in last)
+        rows.append([n, 1e3 * spent, last[-1].tokens, 1e3 * plain.seconds, plain.tokens])
+    columns = ["tokens out", "cached, ms", "tokens read", "uncached, ms", "tokens read"]
+    title = f"One more token as the output grows: one sentence of {SOURCE_LENGTH}, greedily"
+    return Table(title, columns, [*rows, _exponents(rows)])
+
+
+@torch.inference_mode()
+def by_input(model: Transformer, growth: Growth, tick: Tick) -> Table:
+    """The cost of reading a source, and of a step that attends to it."""
+    sources = {str(n): made_up(model, 1, n) for n in growth.lengths}
+    reading: dict[str, Run] = {n: partial(encode, model, source) for n, source in sources.items()}
+    read = interleave(reading, growth.rounds, tick)
+    room = growth.window * (growth.rounds + 1)
+    sessions = {n: Session([model], source, 1, room) for n, source in sources.items()}
+    stepping: dict[str, Run] = {n: partial(_advance, s, growth.window) for n, s in sessions.items()}
+    stepped = interleave(stepping, growth.rounds, tick)
+    rows: list[Row] = []
+    for n, session in sessions.items():
+        reads, steps = 1e3 * read[n], 1e3 * stepped[n] / growth.window
+        rows.append([int(n), reads, 1e3 * reads / int(n), steps, _source_bytes(session) / MIB])
+    columns = ["tokens in", "encoding, ms", "µs a token", "a step, ms", "keys and values, MiB"]
+    title = "Cost as the input grows: one sentence, greedily"
+    return Table(title, columns, [*rows, _exponents(rows)])
+
+
+class Step(NamedTuple):
+    seconds: float
+    tokens: int  # that went through the decoder for it
+
+
+@torch.inference_mode()
+def cached_steps(model: Transformer, source: Tensor, count: int) -> list[Step]:
+    """The first `count` steps of one sentence, greedily."""
+    session = Session([model], source, 1, count)
+    return _timed(model, [partial(_advance, session)] * count)
+
+
+@torch.inference_mode()
+def uncached_steps(model: Transformer, source: Tensor, lengths: Sequence[int]) -> list[Step]:
+    """The step that each of `lengths` is reached by, when all before it is read again."""
+    mask = padding_mask(source, model.pad_id)
+    memory = model.encoder(source, mask)
+
+    def step(n: int) -> Tensor:
+        return model.output(model.decode(torch.full((1, n), BOS), memory, mask)[:, -1:])
+
+    return _timed(model, [partial(step, n) for n in lengths])
+
+
+def _timed(model: Transformer, runs: Iterable[Run]) -> list[Step]:
+    """Each run, with the tokens that it sends through the decoder."""
+    seconds, tokens = list[float](), list[int]()
+
+    def count(_: object, args: tuple[Tensor, ...]) -> None:
+        tokens.append(args[0].size(1))
+
+    with model.decoder.register_forward_pre_hook(count):
+        for run in runs:
+            start = perf_counter()
+            run()
+            seconds.append(perf_counter() - start)
+    return list(map(Step, seconds, tokens))
+
+
+def _best(rounds: list[list[Step]]) -> list[Step]:
+    return [min(turns) for turns in zip(*rounds, strict=True)]
+
+
+def _advance(session: Session, steps: int = 1) -> None:
+    for _ in range(steps):
+        session.step(torch.full((1, 1), BOS))
+
+
+@torch.inference_mode()
+def encode(model: Transformer, source: Tensor) -> Tensor:
+    return model.encoder(source, padding_mask(source, model.pad_id))
+
+
+def made_up(model: Transformer, batch: int, length: int) -> Tensor:
+    """Sources of ordinary tokens, drawn at random."""
+    return torch.randint(EOS + 1, model.encoder.embedding.weight.size(0), (batch, length))
+
+
+def _source_bytes(session: Session) -> int:
+    kept = [layer.cross_attention for layer in session.voices[0].cache.layers]
+    return sum(cache.k.nbytes + cache.v.nbytes for cache in kept if cache is not None)
+
+
+def _exponents(rows: list[Row]) -> Row:
+    sizes, *costs = np.array(rows, float).T.tolist()
+    return ["grows as n^", *(exponent(sizes, column) for column in costs)]
