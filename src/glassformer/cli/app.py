@@ -6,14 +6,34 @@ from typing import Annotated
 import typer
 
 from glassformer import __version__
-from glassformer.cli import average, bench, data, demo, describe, train
+from glassformer.cli import (
+    average,
+    bench,
+    classify,
+    data,
+    demo,
+    describe,
+    evaluate,
+    generate,
+    profile,
+    quantize,
+    train,
+    translate,
+)
 from glassformer.errors import GlassformerError
 
 EXAMPLES = f"""\
 Glassformer {__version__}: the Transformer from scratch, to read, to trust, to use.
 
   glassformer demo                              train a translator in three minutes, look inside
-  glassformer train recipes/reverse.toml        carry out a recipe; --resume goes on with it
+  glassformer translate --model runs/demo "The boy sees the dog."
+  glassformer translate --model runs/demo --beam 8 --n-best 3 < lines.txt
+  glassformer evaluate runs/demo --set grammar  its score card: BLEU, chrF, perplexity, speed
+  glassformer quantize runs/demo                the same model in eight bits: smaller and faster
+  glassformer profile runs/demo                 where its time and memory go
+
+  glassformer train recipes/imdb.toml           carry out a recipe; --resume goes on with it
+  glassformer classify --model runs/imdb "What a film!"
   glassformer data list                         real data to train on
   glassformer describe tiny                     parts, shapes, parameters and FLOPs of a preset
   glassformer describe modern n_kv_heads=1      the same with a setting changed
@@ -31,6 +51,12 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("average")(average.average)
+app.command("translate")(translate.translate)
+app.command("classify")(classify.classify)
+app.command("generate")(generate.generate)
+app.command("evaluate")(evaluate.evaluate)
+app.command("quantize")(quantize.quantize)
+app.command("profile")(profile.profile)
 app.command("describe")(describe.describe)
 app.add_typer(data.app, name="data", help="Named sets of data, and what a recipe makes of one.")
 app.add_typer(bench.app, name="bench", help="Measure speed and memory side by side with peers.")

@@ -46,6 +46,13 @@ def model(
 
 def show(report: "Report", output: Path) -> None:
     report.save(output)
+    console = print_tables(report)
+    console.print(f"written to {output}")
+    console.print(f"worst ratio: {report.worst_ratio:.2f}")
+
+
+def print_tables(report: "Report") -> Console:
+    """The tables, and what one must know to read them."""
     console = Console(width=100, highlight=False)
     for table in report.tables:
         rich = RichTable(title=table.title, title_justify="left", title_style="bold")
@@ -56,8 +63,7 @@ def show(report: "Report", output: Path) -> None:
         console.print(rich)
     for note in report.notes:
         console.print(note)
-    console.print(f"written to {output}")
-    console.print(f"worst ratio: {report.worst_ratio:.2f}")
+    return console
 
 
 def _text(cell: str | int | float) -> str:
@@ -92,3 +98,48 @@ def train(
     with progress("measuring", plan.steps) as tick:
         report = bench_train(data, plan, f"{command} --threads {threads}", tick)
     show(report, output)
+
+
+@app.command()
+def decode(
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 3,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
+    run: Annotated[
+        Path | None, typer.Option("--model", help="A trained model instead of random weights.")
+    ] = None,
+    source: Annotated[Path | None, typer.Option(help="With --model: its sentences.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="With --model: what BLEU asks.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Where the figures go as JSON. [results/bench_decode[_trained].json]"),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Toy sizes in seconds: a test of the bench itself.")
+    ] = False,
+) -> None:
+    """Decoding beside CTranslate2 and Hugging Face on the same weights: speed and memory."""
+    import torch
+
+    from glassformer.bench.decode import Plan, bench_decode, bench_trained
+    from glassformer.data.corpus import TextFiles
+    from glassformer.errors import SettingsError
+
+    torch.set_num_threads(threads)
+    command = f"glassformer bench decode --rounds {rounds} --threads {threads}" + " --quick" * quick
+    if run is None and source is None and reference is None:
+        plan = Plan.quick() if quick else Plan(rounds=rounds)
+        with progress("measuring", plan.steps) as tick:
+            report = bench_decode(plan, command, tick)
+        show(report, output or Path("results/bench_decode.json"))
+    elif run is not None and source is not None and reference is not None:
+        plan = Plan.quick() if quick else Plan.trained(rounds)
+        command += f" --model {run} --source {source} --reference {reference}"
+        with progress("measuring", plan.steps) as tick:
+            report = bench_trained(run, TextFiles((source, reference)), plan, command, tick)
+        show(report, output or Path("results/bench_decode_trained.json"))
+    else:
+        raise SettingsError(
+            "A trained model is measured on text, and not all of it is named.",
+            "--model, --source and --reference go together.",
+            "Name all three, or none of them for random weights.",
+        )

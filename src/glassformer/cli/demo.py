@@ -25,13 +25,13 @@ def demo(
     A second time it starts at once, with the model that the first time trained.
     """
     from glassformer.checkpoint import RunFolder
-    from glassformer.pipeline import load
+    from glassformer.pipeline import load_translator
 
     resume = bool(RunFolder(run).steps())
     if resume:
         say(f"going on with the model in {run}; remove that folder to train anew")
     carry_out(read_recipe(recipe(), changes or []), run, resume=resume)
-    show(load(run), run)
+    show(load_translator(run), run)
 
 
 def recipe() -> Path:

@@ -1,0 +1,55 @@
+"""`glassformer classify`: text in, label and probability out, line by line."""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glassformer.cli import options as o
+from glassformer.cli.text import answer_lines, check_input, lines
+
+if TYPE_CHECKING:
+    from glassformer.pipeline import Classification
+
+
+def classify(
+    model: Annotated[
+        str, typer.Option(metavar="RUN", help="A run or a checkpoint of a classifier.")
+    ],
+    texts: o.Texts = None,
+    file: o.File = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Those of all labels, a JSON object a line.")
+    ] = False,
+    truncate: o.Truncate = False,
+    int8: o.Int8 = False,
+    threads: o.Threads = 2,
+    batch_tokens: o.BatchTokens = 4_096,
+) -> None:
+    """Label texts, or the lines of a file or of standard input: label, tab, probability.
+
+    An empty line gives an empty line.
+    """
+    check_input(texts, file)
+
+    import torch
+
+    from glassformer.pipeline import load_classifier
+
+    torch.set_num_threads(threads)
+    classifier = load_classifier(model, int8)
+
+    def answer(some: list[str]) -> list[list[str]]:
+        subwords = classifier.tokenizer.encode(some)
+        full = [text for text, ids in zip(some, subwords, strict=True) if ids]
+        found = iter(classifier.classify(full, batch_tokens=batch_tokens, truncate=truncate))
+        return [[_told(next(found), probabilities) if ids else ""] for ids in subwords]
+
+    answer_lines(lines(texts, file), answer, "Make it shorter; or --truncate.")
+
+
+def _told(found: "Classification", probabilities: bool) -> str:
+    if probabilities:
+        shown = {label: round(p, 6) for label, p in found.probabilities.items()}
+        return json.dumps(shown, ensure_ascii=False)
+    return f"{found.label}\t{found.probability:.4f}"

@@ -1,0 +1,94 @@
+"""`glassformer generate`: a prompt in, the prompt and what follows it out, line by line."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli import options as o
+from glassformer.cli.text import answer_lines, check_input, lines, ranked, stream_lines
+
+TOGETHER = 16  # prompts: a language model says more to each than a translator to a line
+
+
+def generate(
+    model: Annotated[
+        str, typer.Option(metavar="RUN", help="A run or a checkpoint of a language model.")
+    ],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROMPT", help="[the lines of --file, or of standard input]"),
+    ] = None,
+    file: o.File = None,
+    n_best: o.NBest = None,
+    min_length: o.MinLength = 0,
+    max_length: Annotated[
+        int, typer.Option(min=1, help="Of prompt and answer together, in subwords.")
+    ] = 256,
+    no_repeat_ngram: o.NoRepeatNgram = 0,
+    repetition_penalty: o.RepetitionPenalty = 1.0,
+    temperature: o.Temperature = None,
+    top_k: o.TopK = None,
+    top_p: o.TopP = None,
+    seed: o.Seed = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Search for the likeliest instead; 1 is greedy.")
+    ] = None,
+    length_penalty: o.LengthPenalty = 0.6,
+    stream: Annotated[bool, typer.Option("--stream", help="Show tokens as they are made.")] = False,
+    int8: o.Int8 = False,
+    threads: o.Threads = 2,
+) -> None:
+    """Go on from prompts, or from the lines of a file or of standard input, at random.
+
+    An empty prompt begins with nothing. The same seed gives the same answers.
+    """
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    check_input(texts, file)
+    o.not_with("--beam", beam is not None, "What is searched for is not drawn.", **drawn)
+    o.not_with("--stream", stream, STREAM, n_best=n_best, beam=None if beam == 1 else beam)
+    search: dict[str, Any] = {
+        "sample": beam is None,
+        "beam_size": beam or 1,
+        "n_best": n_best or 1,
+        "length_penalty": length_penalty,
+        "min_length": min_length,
+        "max_length": max_length,
+        "no_repeat_ngram": no_repeat_ngram,
+        "repetition_penalty": repetition_penalty,
+        **{name: value for name, value in drawn.items() if value is not None},
+    }
+
+    import torch
+
+    from glassformer.decode.options import SearchOptions
+    from glassformer.pipeline import load_generator
+
+    options = SearchOptions(**search)
+    torch.set_num_threads(threads)
+    generator = load_generator(model, int8)
+    count = 0
+
+    def answer(prompts: list[str]) -> list[list[str]]:
+        nonlocal count
+        found = generator.n_best(prompts, options, first=count)
+        first, count = count, count + len(prompts)
+        if n_best is None:
+            return [[best.text] for best, *_ in found]
+        return [ranked(index, answers) for index, answers in enumerate(found, first)]
+
+    def pieces(prompt: str) -> Iterator[str]:
+        nonlocal count
+        number, count = count, count + 1
+        tokenizer = generator.tokenizer
+        yield tokenizer.decode(tokenizer.encode([prompt])[0])  # as it reads it
+        yield from generator.stream(prompt, number=number, **search)
+
+    given, too_long = lines(texts, file, TOGETHER), "Make it shorter."
+    if stream:
+        stream_lines(given, pieces, too_long)
+    else:
+        answer_lines(given, answer, too_long)
+
+
+STREAM = "One answer is shown while it is made, before it is known how it ends."

@@ -1,0 +1,182 @@
+"""Lines in, lines out: what translate, classify and generate have in common.
+
+Lines are answered as they arrive, in their order, and what is answered is written at once: it
+pipes. A line ends at a newline and at nothing else. An error names the line that it is about, and
+comes when the lines before it have been answered.
+"""
+
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from gzip import GzipFile
+from io import BufferedReader, TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from glassformer.errors import DataError, GlassformerError, InputError, SettingsError
+
+if TYPE_CHECKING:
+    from glassformer.pipeline import Translation
+
+TURN = 256  # lines that are answered together, at most
+ARRIVAL = 1 << 16  # bytes that are taken at once, if so many are there
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NO_BREAKS = str.maketrans("\r\n", "  ")
+
+Answer = Callable[[list[str]], list[list[str]]]  # the output lines of each line
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    place: str  # what an error calls it; empty where there is only one
+
+
+Raw = tuple[bytes, str]  # a line before it is known to be text, and its place
+
+
+def check_input(texts: list[str] | None, file: Path | None) -> None:
+    if texts and file:
+        raise SettingsError(
+            f"Texts are given, and --file {file} as well.",
+            "It is not clear which of them is meant.",
+            "Leave one of them out.",
+        )
+
+
+def lines(texts: list[str] | None, file: Path | None, together: int = TURN) -> Iterator[list[Line]]:
+    """The arguments, or the lines of a file or of standard input, those together that are there."""
+    if texts:
+        arrivals: Iterable[list[Raw]] = [_of_arguments(texts)]
+    else:
+        arrivals = _of_file(file) if file else _of_standard_input()
+    for arrived in arrivals:
+        for start in range(0, len(arrived), together):
+            yield from _decoded(arrived[start : start + together])
+
+
+def _decoded(raw_lines: list[Raw]) -> Iterator[list[Line]]:
+    found: list[Line] = []
+    for raw, place in raw_lines:
+        try:
+            found.append(Line(raw.removesuffix(b"\r").decode(), place))
+        except UnicodeDecodeError as error:
+            yield found
+            raise DataError(
+                f"{_begun(place or 'the text')} is not UTF-8, from its byte {error.start + 1} on.",
+                "Text is read and written in UTF-8.",
+                "Convert it first, for example: iconv -f latin1 -t utf-8.",
+            ) from None
+    yield found
+
+
+def _of_arguments(texts: list[str]) -> list[Raw]:
+    """Bytes again, as they came: Python has let through what is not UTF-8."""
+    return [
+        (raw, f"text {number}" if len(texts) > 1 else "")
+        for number, text in enumerate(texts, 1)
+        for raw in text.encode("utf-8", "surrogateescape").removesuffix(b"\n").split(b"\n")
+    ]
+
+
+def _of_file(path: Path) -> Iterator[list[Raw]]:
+    try:
+        with path.open("rb") as file:
+            packed = file.peek(2).startswith(b"\x1f\x8b")
+            yield from _of_stream(GzipFile(fileobj=file) if packed else file, str(path))
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
+            "A text is a file that can be opened, and unpacked to its end if it is gzipped.",
+            "Check its name; if it is damaged, fetch or make it again.",
+        ) from None
+
+
+def _of_standard_input() -> Iterator[list[Raw]]:
+    if sys.stdin is None:
+        raise SettingsError(
+            "There is no text.",
+            "None is given, and standard input is closed.",
+            "Give texts as arguments, or a file with --file.",
+        )
+    if sys.stdin.isatty():
+        hint = "A line of text, then Enter; Ctrl-D ends. Texts can also be arguments, --file F or"
+        print(f"{hint} < F; see --help.", file=sys.stderr)
+    return _of_stream(cast(BufferedReader, sys.stdin.buffer), "standard input")
+
+
+def _of_stream(stream: BufferedReader | GzipFile, name: str) -> Iterator[list[Raw]]:
+    """Whole lines, as many as have come: a slow writer gets its answer line by line."""
+    number, rest, arrived = 0, b"", b"\n"
+    while arrived:
+        arrived = stream.read1(ARRIVAL)
+        *whole, rest = (rest + arrived).split(b"\n")
+        if not arrived and rest:
+            whole.append(rest)
+        if not number and whole:
+            whole[0] = whole[0].removeprefix(BYTE_ORDER_MARK)
+        yield [(raw, f"line {number + i} of {name}") for i, raw in enumerate(whole, 1)]
+        number += len(whole)
+
+
+def answer_lines(chunks: Iterable[list[Line]], answer: Answer, too_long: str) -> None:
+    """Print what `answer` says to the lines; `too_long` is the remedy for one that is."""
+    for chunk in chunks:
+        for answers in _answers(chunk, answer, too_long):
+            _write("".join(f"{one.translate(NO_BREAKS)}\n" for said in answers for one in said))
+
+
+def _answers(chunk: list[Line], answer: Answer, too_long: str) -> Iterator[list[list[str]]]:
+    """If a line is refused, halves are tried, until those before it have their answer."""
+    if not chunk:
+        return
+    try:
+        answers = answer([line.text for line in chunk])
+    except (DataError, InputError) as error:
+        if len(chunk) == 1:
+            raise _located(error, chunk[0], too_long) from error
+    else:
+        yield answers
+        return
+    half = len(chunk) // 2
+    yield from _answers(chunk[:half], answer, too_long)
+    yield from _answers(chunk[half:], answer, too_long)
+
+
+def ranked(index: int, answers: "list[Translation]") -> list[str]:
+    """Several answers to one line, as n-best lists have been written since Moses."""
+    return [f"{index} ||| {answer.text} ||| {answer.score:.4f}" for answer in answers]
+
+
+def stream_lines(
+    chunks: Iterable[list[Line]], pieces: Callable[[str], Iterator[str]], too_long: str
+) -> None:
+    """Print the pieces of the answer to each line, one by one as they are made."""
+    for line in (line for chunk in chunks for line in chunk):
+        try:
+            for piece in pieces(line.text):
+                _write(piece.translate(NO_BREAKS))
+        except (DataError, InputError) as error:
+            raise _located(error, line, too_long) from error
+        _write("\n")
+
+
+def _located(error: GlassformerError, line: Line, too_long: str) -> GlassformerError:
+    what = error.what
+    if line.place:
+        what = f"{_begun(line.place)}: {what[:1].lower()}{what[1:]}"
+    remedy = too_long if isinstance(error, DataError) else error.remedy
+    return type(error)(what, error.why, remedy)
+
+
+def _begun(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _write(text: str) -> None:
+    """To standard output, in UTF-8 wherever it is."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,185 @@
+"""`glassformer translate`: text in, text out, line by line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.cli import options as o
+from glassformer.cli.text import answer_lines, check_input, lines, ranked, stream_lines
+from glassformer.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from glassformer.decode.options import SearchOptions
+    from glassformer.pipeline import Translation, Translator
+
+BUNDLED = "en-fr"
+
+
+def translate(
+    texts: o.Texts = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RUN", help=f"A run or a checkpoint; several are an ensemble. [{BUNDLED}]"
+        ),
+    ] = None,
+    file: o.File = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
+    ] = None,
+    n_best: o.NBest = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Score, tab, text; of sentences joined, the sum.")
+    ] = False,
+    length_penalty: o.LengthPenalty = 0.6,
+    min_length: o.MinLength = 0,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Of an answer, in subwords. [the text's + 50]")
+    ] = None,
+    no_repeat_ngram: o.NoRepeatNgram = 0,
+    repetition_penalty: o.RepetitionPenalty = 1.0,
+    prefix: Annotated[
+        str | None, typer.Option(help="What every translation must begin with.")
+    ] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Draw at random instead of searching.")
+    ] = False,
+    temperature: o.Temperature = None,
+    top_k: o.TopK = None,
+    top_p: o.TopP = None,
+    seed: o.Seed = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Show tokens as they are made, greedily or drawn.")
+    ] = False,
+    split: Annotated[
+        bool | None,
+        typer.Option(
+            "--split/--no-split",
+            help="Cut a line into sentences and join their translations. "
+            "[yes, but not with --n-best or --prefix]",
+        ),
+    ] = None,
+    truncate: o.Truncate = False,
+    int8: o.Int8 = False,
+    threads: o.Threads = 2,
+    batch_tokens: o.BatchTokens = 4_096,
+) -> None:
+    """Translate texts, or the lines of a file or of standard input, to as many lines.
+
+    An empty line gives an empty line. With --n-best the index of a line counts from 0, the best
+    answer comes first, and scores are log-probabilities over the length penalty.
+    """
+    drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    check_input(texts, file)
+    o.only_with("--sample", sample, **drawn)
+    o.not_with("--sample", sample, "What is drawn is not searched for.", beam=beam)
+    o.not_with("--split", split is True, SPLIT, n_best=n_best, prefix=prefix)
+    o.not_with("--stream", stream, STREAM, n_best=n_best, scores=scores or None, prefix=prefix)
+    o.not_with("--stream", stream, STREAM, beam=None if beam == 1 else beam)
+    search: dict[str, Any] = {
+        "beam_size": 1 if stream or sample else 5 if beam is None else beam,
+        "n_best": n_best or 1,
+        "length_penalty": length_penalty,
+        "min_length": min_length,
+        "max_length": max_length,
+        "no_repeat_ngram": no_repeat_ngram,
+        "repetition_penalty": repetition_penalty,
+        "sample": sample,
+        **{name: value for name, value in drawn.items() if value is not None},
+    }
+    named = named_or_bundled(model)
+
+    import torch
+
+    from glassformer.decode.options import SearchOptions
+    from glassformer.pipeline import load_translator
+
+    options = SearchOptions(**search)
+    torch.set_num_threads(threads)
+    translator = load_translator(named if len(named) > 1 else named[0], int8)
+    if split is None:
+        split = n_best is None and prefix is None
+    job = Job(translator, options, split, truncate, batch_tokens, prefix, scores, bool(n_best))
+    too_long = f"{'Make it shorter' if split else 'Cut it into sentences: --split'}; or --truncate."
+    if stream:
+        stream_lines(lines(texts, file), lambda text: job.stream(text, search), too_long)
+    else:
+        answer_lines(lines(texts, file), job.answer, too_long)
+
+
+SPLIT = "Each sentence would have answers of its own, or begin in this way."
+STREAM = "One answer is shown while it is made, before its end or its score are known."
+
+
+def named_or_bundled(models: list[str] | None) -> list[str]:
+    if not models and not Path(BUNDLED).exists():
+        raise CheckpointError(
+            "No model is named, and none comes with this version of Glassformer.",
+            f"The one that is to come will be called {BUNDLED}.",
+            "Name a run: --model runs/demo. To train that one takes three minutes: glassformer "
+            "demo.",
+        )
+    return models or [BUNDLED]
+
+
+@dataclass
+class Job:
+    """What is done with each line. It counts: an index and what is drawn depend on it."""
+
+    translator: "Translator"
+    options: "SearchOptions"
+    split: bool
+    truncate: bool
+    batch_tokens: int
+    prefix: str | None
+    scores: bool
+    n_best: bool
+    lines: int = 0
+    sentences: int = 0
+
+    def answer(self, texts: list[str]) -> list[list[str]]:
+        parts = [self._parts(text) for text in texts]
+        flat = [part for one in parts for part in one]
+        found = iter(
+            self.translator.n_best(
+                flat,
+                self.options,
+                None if self.prefix is None else [self.prefix] * len(flat),
+                batch_tokens=self.batch_tokens,
+                truncate=self.truncate,
+                first=self.sentences,
+            )
+        )
+        said = [[next(found) for _ in one] for one in parts]
+        first, self.lines = self.lines, self.lines + len(texts)
+        self.sentences += len(flat)
+        if self.n_best:
+            return [ranked(index, answers) for index, (answers,) in enumerate(said, first)]
+        return [
+            [self._joined(text, [best for best, *_ in one])]
+            for text, one in zip(texts, said, strict=True)
+        ]
+
+    def stream(self, text: str, search: dict[str, Any]) -> Iterator[str]:
+        begun = False
+        for part in self._parts(text):
+            between = " " if begun else ""
+            number, self.sentences = self.sentences, self.sentences + 1
+            run: dict[str, Any] = {"truncate": self.truncate, "number": number, **search}
+            for piece in self.translator.stream(part, **run):
+                yield between + piece
+                between, begun = "", True
+
+    def _parts(self, text: str) -> list[str]:
+        from glassformer.data.sentences import sentences
+
+        return sentences(text) if self.split else [text]
+
+    def _joined(self, text: str, sentences: "list[Translation]") -> str:
+        said = " ".join(filter(None, (one.text for one in sentences)))
+        if not self.scores or not text.strip():
+            return said
+        return f"{sum(one.score for one in sentences):.4f}\t{said}"

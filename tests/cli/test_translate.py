@@ -1,0 +1,392 @@
+"""`glassformer translate`: lines in, lines out, whatever they hold."""
+
+import gzip
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.models import LONGEST, TEXTS, type_in, write_model
+from glassformer.data.sentences import sentences
+from glassformer.decode.options import SearchOptions
+from glassformer.pipeline import Translation, load_translator
+from train.runs import Command
+
+Said = Callable[..., list[str]]
+STORY = "the old cat. The dog sees tea. Some children"
+
+
+@pytest.fixture
+def command(glassformer: Command) -> Command:
+    """The command, with a translator in `run`."""
+    write_model()
+    return glassformer
+
+
+@pytest.fixture
+def translate(command: Command) -> Said:
+    """The lines of a translation that goes well."""
+
+    def said(*arguments: object) -> list[str]:
+        code, out, err = command("translate", "--model", "run", "--threads", 1, *arguments)
+        assert (code, err) == (0, "")
+        assert not out or out.endswith("\n")
+        return out.split("\n")[:-1]
+
+    return said
+
+
+def n_best(texts: list[str], **options: Any) -> list[list[Translation]]:
+    return load_translator("run").n_best(texts, SearchOptions(**options))
+
+
+# Where text comes from
+
+
+def test_arguments_a_file_and_standard_input_say_the_same(
+    translate: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = load_translator("run").translate(TEXTS)
+    assert len(set(expected)) >= 3
+    content = "".join(f"{text}\n" for text in TEXTS)
+    assert translate(*TEXTS) == expected
+    Path("texts").write_text(content)
+    assert translate("--file", "texts") == expected
+    Path("texts.gz").write_bytes(gzip.compress(content.encode()))
+    assert translate("--file", "texts.gz") == expected
+    for typed in (content, content[:-1], content.replace("\n", "\r\n"), "\ufeff" + content):
+        type_in(monkeypatch, typed)
+        assert translate() == expected
+
+
+def test_many_lines_keep_their_order(translate: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than one turn, and more than is read at once."""
+    few = [f"{text} {more}" for text in TEXTS for more in ("", "tea", "a cat " * 4)]
+    short = ("--beam", 1, "--max-length", 3)
+    answers = dict(zip(few, translate(*short, *few), strict=True))
+    many = [few[(7 * i) % len(few)] for i in range(4_000)]
+    type_in(monkeypatch, "\n".join(many))
+    assert translate(*short) == [answers[text] for text in many]
+
+
+def test_empty_lines_stay_empty_and_nothing_is_nothing(
+    translate: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    type_in(monkeypatch, f"\n{TEXTS[0]}\n \n\n")
+    for options in ((), ("--scores",), ("--stream",), ("--sample",)):
+        sys.stdin.seek(0)
+        first, one, *rest = translate(*options)
+        assert [first, *rest] == ["", "", ""] and one
+    type_in(monkeypatch, "")
+    assert translate() == []
+    assert translate("") == [""]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c", "\t", "\0", "\x1b[2J"])
+def test_only_a_newline_ends_a_line(
+    translate: Said, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    texts = [f"a {mark} dog", f"{mark}", f"{mark}tea"]
+    type_in(monkeypatch, "\n".join(texts))
+    assert translate() == load_translator("run").translate(texts, split=True)
+
+
+def test_an_argument_of_several_lines_is_as_many_lines(translate: Said) -> None:
+    assert translate(f"{TEXTS[0]}\n\n{TEXTS[1]}\n", TEXTS[2]) == [
+        *translate(TEXTS[0]),
+        "",
+        *translate(*TEXTS[1:3]),
+    ]
+
+
+def test_a_break_in_an_answer_does_not_make_a_line(
+    translate: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = [[Translation("one\ntwo\r", -1.0, -2.0, [5])]]
+    monkeypatch.setattr("glassformer.pipeline.Translator.n_best", lambda *_, **__: answer)
+    assert translate("a dog") == ["one two "]
+
+
+# Options
+
+
+def test_long_texts_are_cut_into_sentences_unless_told_not_to(translate: Said) -> None:
+    translator = load_translator("run")
+    assert len(sentences(STORY)) == 3
+    joined = " ".join(translator.translate(sentences(STORY)))
+    whole = translator.translate(STORY)
+    assert joined != whole
+    assert translate(STORY) == translate("--split", STORY) == [joined]
+    assert translate("--no-split", STORY) == [whole]
+
+
+def test_n_best_lists_have_index_text_and_score(
+    translate: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [TEXTS[0], "", STORY]
+    type_in(monkeypatch, "\n".join(texts))
+    expected = [
+        f"{index} ||| {one.text} ||| {one.score:.4f}"
+        for index, answers in enumerate(n_best(texts, n_best=3))
+        for one in answers
+    ]
+    assert [line[0] for line in expected] == list("0001222")
+    assert translate("--n-best", 3) == expected
+
+
+def test_scores_come_first_and_add_up(translate: Said) -> None:
+    (one,) = n_best([TEXTS[1]])[0]
+    assert translate("--scores", TEXTS[1]) == [f"{one.score:.4f}\t{one.text}"]
+    parts = [found for (found,) in n_best(sentences(STORY))]
+    total, text = sum(part.score for part in parts), " ".join(part.text for part in parts)
+    assert translate("--scores", STORY) == [f"{total:.4f}\t{text}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["--beam", 1], {"beam_size": 1}),
+        (["--beam", 3, "--length-penalty", 2.0], {"beam_size": 3, "length_penalty": 2.0}),
+        (["--min-length", 9, "--max-length", 12], {"min_length": 9, "max_length": 12}),
+        (["--no-repeat-ngram", 2], {"no_repeat_ngram": 2}),
+        (["--repetition-penalty", 1.5], {"repetition_penalty": 1.5}),
+        (["--batch-tokens", 1], {}),
+        (
+            ["--sample", "--temperature", 2, "--top-k", 9, "--top-p", 0.9, "--seed", 3],
+            {"sample": True, "temperature": 2.0, "top_k": 9, "top_p": 0.9, "seed": 3},
+        ),
+    ],
+    ids=str,
+)
+def test_options_reach_the_search(
+    translate: Said, arguments: list[object], options: dict[str, Any]
+) -> None:
+    expected = [found[0].text for found in n_best(TEXTS, **options)]
+    assert translate(*arguments, *TEXTS) == expected
+
+
+def test_a_prefix_is_honoured(translate: Said) -> None:
+    said = translate("--prefix", "un vieux chat", *TEXTS, STORY)
+    assert all(text.startswith("un vieux chat") for text in said)
+    assert len(said) == 5 and said[4].count("un vieux chat") == 1  # not one a sentence
+
+
+def test_what_is_drawn_depends_on_the_seed_and_the_place_only(
+    translate: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = ("--sample", "--max-length", 6)
+    texts = [STORY, *TEXTS] * 60
+    flat = [part for text in texts for part in sentences(text)]
+    found = iter(n_best(flat, sample=True, max_length=6))
+    expected = [" ".join(filter(None, (next(found)[0].text for _ in sentences(t)))) for t in texts]
+    assert len(set(expected)) > 60  # the same text, but not the same draw
+    type_in(monkeypatch, "\n".join(texts))
+    assert translate(*short) == expected
+    type_in(monkeypatch, "\n".join(texts))
+    assert translate(*short, "--seed", 1) != expected
+    assert translate(*short, "--stream", *texts[:7]) == expected[:7]
+
+
+def test_a_stream_ends_in_the_greedy_answer(translate: Said) -> None:
+    texts = [*TEXTS, "", STORY]
+    assert translate("--stream", *texts) == translate("--beam", 1, *texts)
+    assert translate("--stream", "--beam", 1, STORY) == translate("--stream", STORY)
+
+
+def test_int8_is_the_model_quantised(translate: Said) -> None:
+    expected = load_translator("run", int8=True).translate(TEXTS)
+    assert translate("--int8", *TEXTS) == expected != translate(*TEXTS)
+
+
+def test_several_models_are_an_ensemble(translate: Said) -> None:
+    write_model("other", seed=1)
+    both = load_translator(["run", "other"]).translate(TEXTS)
+    assert translate("--model", "other", *TEXTS) == both != translate(*TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["--seed", 1], "--seed goes with --sample only"),
+        (["--top-p", 0.5], "--top-p goes with --sample only"),
+        (["--sample", "--beam", 5], "--beam does not go with --sample"),
+        (["--split", "--n-best", 2], "--n-best does not go with --split"),
+        (["--split", "--prefix", "un"], "--prefix does not go with --split"),
+        (["--stream", "--n-best", 1], "--n-best does not go with --stream"),
+        (["--stream", "--scores"], "--scores does not go with --stream"),
+        (["--stream", "--beam", 5], "--beam does not go with --stream"),
+        (["--stream", "--prefix", "un"], "--prefix does not go with --stream"),
+        (["--file", "texts"], "Texts are given, and --file texts as well"),
+        (["--n-best", 9], "n_best = 9 cannot be searched with"),
+        (["--sample", "--temperature", 0], "temperature = 0.0 cannot be searched with"),
+        (["--max-length", 3, "--min-length", 5], "max_length = 3 cannot be searched with"),
+        (["--beam", 0], "--beam"),
+        (["--beams", 3], "--beams"),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_refused(
+    command: Command, arguments: list[object], what: str
+) -> None:
+    code, out, said = command("translate", "a dog", "--model", "run", *arguments)
+    assert (code, out) == (2, "") and what in said
+
+
+# Bad input
+
+
+def refused(command: Command, *arguments: object) -> tuple[int, list[str], str]:
+    code, out, said = command("translate", "--model", "run", "--threads", 1, *arguments)
+    assert said.startswith("error: ") and said.count("why:") == said.count("next:") == 1
+    return code, out.split("\n")[:-1], said
+
+
+@pytest.mark.parametrize("options", [(), ("--stream", "--beam", 1)], ids=str)
+def test_a_text_too_long_is_named_and_the_lines_before_it_are_answered(
+    command: Command, translate: Said, monkeypatch: pytest.MonkeyPatch, options: tuple[object, ...]
+) -> None:
+    good = TEXTS * 5
+    type_in(monkeypatch, "\n".join([*good, "tea " * 10_000, *good]))
+    short = (*options, "--max-length", 3)
+    code, out, said = refused(command, *short)
+    assert code == 3 and out == translate(*short, *TEXTS) * 5
+    assert "Line 21 of standard input: the text has" in said and f"up to {LONGEST}" in said
+    assert "'tea tea" in said and "--truncate" in said and "--split" not in said
+    sys.stdin.seek(0)
+    cut = translate(*short, "--truncate")
+    assert len(cut) == 2 * len(good) + 1 and cut[: len(good)] == out
+
+
+def test_where_sentences_were_not_cut_that_is_the_advice(command: Command) -> None:
+    code, _, said = refused(command, "--no-split", "a dog", "a. The " * 20)
+    assert code == 3 and "Text 2: the text has" in said and "--split" in said
+    code, _, said = refused(command, f"a dog. {'The tea ' * 20}")
+    assert code == 3 and "error: Text 2 of 2 has" in said and "'The tea" in said
+
+
+def test_what_is_not_utf_8_is_named_and_the_lines_before_it_are_answered(
+    command: Command, translate: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = b"a dog\n\nun th\xe9\nthe old cat\n"
+    expected = [*translate("a dog"), ""]
+    type_in(monkeypatch, raw)
+    Path("latin").write_bytes(raw)
+    for options, name in (((), "standard input"), (("--file", "latin"), "latin")):
+        code, out, said = refused(command, *options)
+        assert code == 3 and out == expected
+        assert f"Line 3 of {name} is not UTF-8, from its byte 6 on" in said and "iconv" in said
+    code, out, said = refused(command, "a dog", "", "un th\udce9")
+    assert code == 3 and out == expected and "Text 3 is not UTF-8" in said
+    code, out, said = refused(command, "un th\udce9")
+    assert code == 3 and "The text is not UTF-8" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(None, "No such file"), ("a folder", "Is a directory"), (gzip.compress(b"a")[:-9], "end")],
+    ids=["absent", "folder", "half"],
+)
+def test_a_file_that_cannot_be_read_is_named(command: Command, content: Any, what: str) -> None:
+    if content == "a folder":
+        Path("texts").mkdir()
+    elif content:
+        Path("texts").write_bytes(content)
+    code, _, said = refused(command, "--file", "texts")
+    assert code == 3 and "texts cannot be read" in said and what in said
+
+
+def test_a_prefix_longer_than_an_answer_may_be_is_refused(command: Command) -> None:
+    code, _, said = refused(command, "--prefix", "un vieux chat", "--max-length", 2, *TEXTS)
+    assert code == 1 and "Text 1: " in said and "prefix" in said and "max_length" in said
+
+
+def test_without_a_model_it_says_how_to_get_one(glassformer: Command) -> None:
+    code, out, said = glassformer("translate", "a dog")
+    assert (code, out) == (4, "")
+    assert "No model is named" in said and "--model runs/demo" in said
+    assert "glassformer demo" in said.partition("next:")[2].replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", ["absent", "."])
+def test_a_folder_that_is_no_model_is_named(glassformer: Command, name: str) -> None:
+    code, out, said = glassformer("translate", "a dog", "--model", name)
+    assert (code, out) == (4, "") and f"{name} is not a checkpoint" in said
+
+
+@pytest.mark.parametrize("kind", ["classifier", "language-model", "tagger"])
+def test_a_model_of_another_kind_is_named(glassformer: Command, kind: str) -> None:
+    write_model("run", kind)
+    code, out, said = glassformer("translate", "a dog", "--model", "run")
+    assert (code, out) == (4, "") and f"run holds a {kind}" in said
+
+
+def test_a_translator_of_symbols_is_named(glassformer: Command) -> None:
+    write_model("run", subwords=False)
+    code, _, said = glassformer("translate", "a dog", "--model", "run")
+    assert code == 4 and "no subwords" in said
+
+
+def test_a_closed_standard_input_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    code, _, said = refused(command)
+    assert code == 2 and "standard input is closed" in said
+
+
+# In a process of its own
+
+
+def process(*arguments: str, **options: Any) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "glassformer", "translate", "--model", "run", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **options.pop("env", {})}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(
+        [*command, "--threads", "1"], text=True, env=environment, **{**pipes, **options}
+    )
+
+
+def test_a_line_is_answered_before_the_next_is_written_and_in_utf_8(translate: Said) -> None:
+    """To a slow writer, in a locale that has no words for it."""
+    expected = translate("--prefix", "œ", *TEXTS[:2])
+    with process("--prefix", "œ", env={"PYTHONIOENCODING": "latin-1"}, encoding="utf-8") as running:
+        assert running.stdin and running.stdout
+        for text, answer in zip(TEXTS, expected, strict=False):
+            running.stdin.write(f"{text}\n")
+            running.stdin.flush()
+            assert running.stdout.readline() == f"{answer}\n"
+        assert running.communicate(timeout=60) == ("", "")
+        assert running.returncode == 0
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(translate: Said) -> None:
+    Path("texts").write_text("a dog\n" * 5_000)
+    with process("--beam", "1", "--max-length", "2", "--file", "texts") as running:
+        assert running.stdout and running.stderr
+        assert running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == ""
+        assert running.wait(timeout=60) in (1, -signal.SIGPIPE)
+
+
+def test_on_a_terminal_it_says_what_it_waits_for(translate: Said) -> None:
+    (expected,) = translate(TEXTS[0])
+    ours, theirs = pty.openpty()
+    with process(stdin=theirs) as running:
+        assert running.stdout and running.stderr
+        assert "Ctrl-D ends" in running.stderr.readline()
+        os.write(ours, f"{TEXTS[0]}\n".encode())
+        assert running.stdout.readline() == f"{expected}\n"
+        os.write(ours, b"\x04")
+        assert running.wait(timeout=60) == 0
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    code = "import sys, glassformer.cli.app; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
