@@ -9,6 +9,7 @@ from torch import nn
 from glassformer.errors import InputError, MissingPackageError
 from glassformer.interop.links import Link, linear_links, norm_links, send
 from glassformer.model.attention import MultiHeadAttention
+from glassformer.model.embedding import TokenEmbedding
 from glassformer.model.feed_forward import FeedForward
 from glassformer.model.norm import LayerNorm
 from glassformer.model.positions import PositionalEncoding, sinusoids
@@ -20,14 +21,14 @@ def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
     """A MarianMTModel that computes what `model` does, for sentences of up to `max_length`.
 
     Marian lays its sines and cosines in two halves where the paper interleaves them, so its table
-    of positions is replaced; that table is not among what Marian saves. Its attention has biases;
-    where ours has none they are zero.
+    of positions is replaced; that table is not among what Marian saves (`set_positions`). Its
+    attention has biases; where ours has none they are zero.
     """
     try:
         from transformers import MarianConfig, MarianMTModel
     except ImportError:
         raise MissingPackageError("transformers", "A MarianMTModel", "peers") from None
-    _check(model)
+    check(model)
     encoder, decoder = model.encoder, model.decoder
     layer: Any = encoder.layers[0]
     d_model = encoder.embedding.weight.size(1)
@@ -63,10 +64,15 @@ def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
             stack.embed_tokens = theirs.model.shared
     theirs.to(encoder.embedding.weight.dtype).train(model.training)
     send(marian_links(model, theirs), theirs)
-    table = sinusoids(torch.arange(max_length), d_model)
-    for stack in (theirs.model.encoder, theirs.model.decoder):
-        stack.embed_positions.weight.data.copy_(table)
+    set_positions(theirs)
     return theirs
+
+
+def set_positions(theirs: Any) -> None:
+    """The paper's positions into a MarianMTModel: again after it was saved and loaded."""
+    for stack in (theirs.model.encoder, theirs.model.decoder):
+        table = stack.embed_positions.weight.data
+        table.copy_(sinusoids(torch.arange(table.size(0)), table.size(1)))
 
 
 def marian_links(ours: Transformer, theirs: Any) -> Iterable[Link]:
@@ -101,13 +107,15 @@ def _attention_links(ours: MultiHeadAttention, theirs: Any) -> Iterable[Link]:
     yield from linear_links(ours.output, theirs.out_proj)
 
 
-def _check(model: Transformer) -> None:
+def check(model: Transformer) -> None:
+    """Refuse what Marian cannot express."""
     layer: Any = model.encoder.layers[0]
     needs: dict[str, tuple[nn.Module, type]] = {
         "post-norm residuals": (layer.self_attention_residual, PostNorm),
         "layer-norm": (layer.self_attention_residual.norm, LayerNorm),
         "a relu feed-forward": (layer.feed_forward, FeedForward),
         "sinusoidal positions": (model.encoder.positions, PositionalEncoding),
+        "embeddings in fp32": (model.encoder.embedding, TokenEmbedding),
     }
     for what, (module, kind) in needs.items():
         if type(module) is not kind:

@@ -1,0 +1,201 @@
+"""CTranslate2's format: the same weights in the engine that people deploy."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import InputError, MissingPackageError
+from glassformer.model.attention import MultiHeadAttention
+from glassformer.model.embedding import TokenEmbedding
+from glassformer.model.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
+from glassformer.model.norm import LayerNorm, RMSNorm
+from glassformer.model.positions import (
+    BucketedRelativeBias,
+    LearnedPositions,
+    NoPositions,
+    PositionalEncoding,
+    RotaryEmbedding,
+    sinusoids,
+)
+from glassformer.model.residual import PreNorm
+from glassformer.model.stack import Stack
+from glassformer.model.transformer import Transformer
+
+ACTIVATIONS = {FeedForward: "RELU", GELUFeedForward: "GELU", SwiGLUFeedForward: "SWISH"}
+POSITIONS = {
+    PositionalEncoding: "sinusoidal",
+    LearnedPositions: "learned",
+    RotaryEmbedding: "rope",
+    BucketedRelativeBias: "relative-bucketed",
+    NoPositions: "none",
+}
+
+
+def to_ctranslate2(
+    model: Transformer,
+    folder: Path,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str] | None = None,
+    max_length: int = 1_024,
+    int8: bool = False,
+) -> Path:
+    """Write `model` to `folder` as CTranslate2 reads it, in fp32 or with its own INT8.
+
+    Tokens are the names by which CTranslate2 speaks of ids, in their order; the first four are the
+    marks (padding, unknown, beginning, end). The source must end in the end mark, as for us.
+    `max_length` is the longest sequence that it will take where positions are a table.
+    """
+    try:
+        from ctranslate2.specs import (
+            TransformerDecoderSpec,
+            TransformerEncoderSpec,
+            TransformerSpec,
+        )
+    except ImportError:
+        raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
+    source = list(source_tokens)
+    target = source if target_tokens is None else list(target_tokens)
+    _check(model, source, target)
+    choices = _choices(model)
+    spec = TransformerSpec(
+        TransformerEncoderSpec(len(model.encoder.layers), **choices),
+        TransformerDecoderSpec(len(model.decoder.layers), **choices),
+    )
+    _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, max_length)
+    _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, max_length)
+    _set_linear(spec.decoder.projection, model.output)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    _, unknown, beginning, end = target[:4]
+    layer: Any = model.encoder.layers[0]
+    spec.config.layer_norm_epsilon = layer.self_attention_residual.norm.eps
+    spec.config.bos_token = spec.config.decoder_start_token = beginning
+    spec.config.eos_token, spec.config.unk_token = end, unknown
+    spec.validate()
+    spec.optimize(quantization="int8" if int8 else None)  # a tied table is written once
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.save(str(folder))
+    return folder
+
+
+def _choices(model: Transformer) -> dict[str, Any]:
+    """The architecture in CTranslate2's words; encoder and decoder have the same."""
+    from ctranslate2.specs import common_spec
+
+    layer: Any = model.encoder.layers[0]
+    attention, positions = layer.self_attention, model.encoder.positions
+    choices = {
+        "num_heads": attention.n_heads,
+        "pre_norm": isinstance(layer.self_attention_residual, PreNorm),
+        "activation": common_spec.Activation[ACTIVATIONS[type(layer.feed_forward)]],
+        "ffn_glu": isinstance(layer.feed_forward, SwiGLUFeedForward),
+        "rms_norm": isinstance(layer.self_attention_residual.norm, RMSNorm),
+        "relative_attention_bias": isinstance(positions, BucketedRelativeBias),
+    }
+    if attention.n_kv_heads != attention.n_heads:
+        choices["num_heads_kv"] = attention.n_kv_heads
+    if isinstance(positions, RotaryEmbedding):
+        choices |= {"rotary_dim": positions.d_k, "rotary_base": positions.base}
+        choices["rotary_interleave"] = True  # neighbours are a pair, as for us
+    return choices
+
+
+def _set_stack(spec: Any, embeddings: Any, stack: Stack, max_length: int) -> None:
+    embeddings.weight = _values(stack.embedding.weight)
+    _set_positions(spec, stack.positions, max_length, stack.embedding.weight.size(1))
+    if not isinstance(stack.final_norm, nn.Identity):
+        _set_norm(spec.layer_norm, stack.final_norm)
+    for theirs, ours in zip(spec.layer, stack.layers, strict=True):
+        _set_layer(theirs, ours)
+
+
+def _set_positions(spec: Any, positions: NoPositions, max_length: int, d_model: int) -> None:
+    if isinstance(positions, LearnedPositions):
+        spec.position_encodings.encodings = _values(positions.weight)
+    elif isinstance(positions, PositionalEncoding):  # its own sines come before its cosines
+        table = sinusoids(torch.arange(max_length), d_model)
+        spec.position_encodings.encodings = _values(table)
+    elif isinstance(positions, BucketedRelativeBias):
+        for layer in spec.layer:
+            layer.self_attention.relative_attention_bias = _values(positions.weight)
+            distance = np.int32(positions.max_distance)
+            layer.self_attention.relative_attention_max_distance = distance
+    elif not isinstance(positions, RotaryEmbedding):  # without a table it would add sinusoids
+        spec.position_encodings.encodings = _values(torch.zeros(max_length, d_model))
+
+
+def _set_layer(spec: Any, layer: Any) -> None:
+    _set_attention(spec.self_attention, layer.self_attention)
+    _set_norm(spec.self_attention.layer_norm, layer.self_attention_residual.norm)
+    if hasattr(layer, "cross_attention"):
+        _set_attention(spec.attention, layer.cross_attention)
+        _set_norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
+    expand = layer.feed_forward.expand
+    if isinstance(layer.feed_forward, SwiGLUFeedForward):
+        half = expand.out_features // 2
+        _set_linear(spec.ffn.linear_0, expand, slice(0, half))
+        _set_linear(spec.ffn.linear_0_noact, expand, slice(half, None))
+    else:
+        _set_linear(spec.ffn.linear_0, expand)
+    _set_linear(spec.ffn.linear_1, layer.feed_forward.contract)
+    _set_norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+
+
+def _set_attention(spec: Any, attention: MultiHeadAttention) -> None:
+    projections = (attention.q, attention.kv) if attention.cross else (attention.qkv,)
+    for theirs, ours in zip(spec.linear, (*projections, attention.output), strict=True):
+        _set_linear(theirs, ours)
+    if attention.scale is not None:
+        spec.queries_scale = float(attention.scale)
+
+
+def _set_linear(spec: Any, linear: nn.Linear, rows: slice = slice(None)) -> None:
+    spec.weight = _values(linear.weight[rows])
+    if linear.bias is not None:
+        spec.bias = _values(linear.bias[rows])
+
+
+def _set_norm(spec: Any, norm: Any) -> None:
+    spec.gamma = _values(norm.gain)
+    if isinstance(norm, LayerNorm):
+        spec.beta = _values(norm.bias)
+
+
+def _values(tensor: Tensor) -> Any:
+    """A copy: CTranslate2 quantises in place."""
+    return tensor.detach().float().numpy().copy()
+
+
+def _check(model: Transformer, source: list[str], target: list[str]) -> None:
+    if not isinstance(model.encoder.embedding, TokenEmbedding):
+        raise InputError(
+            "A model in INT8 cannot be written for CTranslate2.",
+            "It quantises by its own rules, from weights in fp32.",
+            "Write the model that was quantised, with int8=True.",
+        )
+    scheme = type(model.encoder.positions)
+    if scheme not in POSITIONS:
+        raise InputError(
+            f"{scheme.__name__} cannot be written for CTranslate2.",
+            "Its encoder-decoder models have no such positions.",
+            f"Build with positions = {' or '.join(map(repr, POSITIONS.values()))}.",
+        )
+    sides = (("source", source, model.encoder), ("target", target, model.decoder))
+    for side, tokens, stack in sides:
+        rows, names = stack.embedding.weight.size(0), len(set(tokens))
+        if not len(tokens) == names == rows:
+            raise InputError(
+                f"{len(tokens)} {side} tokens were given, {names} of them different.",
+                f"CTranslate2 knows ids by name, and the model has {rows} on that side.",
+                "Give every id one name of its own, in the order of the ids.",
+            )
+    if source[:4] != target[:4]:
+        raise InputError(
+            f"The source's marks are {source[:4]}, the target's {target[:4]}.",
+            "CTranslate2 has one name for each mark.",
+            "Name the first four ids alike on both sides.",
+        )
