@@ -17,10 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load, save
+from safetensors.torch import load, load_file, save
 from torch import Tensor, nn
 
 from glassformer.config import RunSettings
+from glassformer.data.download import sha256_of
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import CheckpointError
 
@@ -57,13 +58,25 @@ class Checkpoint:
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter and kept buffer once, a tied one under its first name."""
+    kept, names = model.state_dict(keep_vars=True), set(stored_names(model).values())
+    return {name: tensor.detach() for name, tensor in kept.items() if name in names}
+
+
+def stored_names(model: nn.Module) -> dict[str, str]:
+    """Under which name `weights_of` has each parameter: its own, or the first of its twins."""
     kept = model.state_dict(keep_vars=True)
-    unique = {id(tensor): name for name, tensor in reversed(kept.items())}
-    return {name: kept[name].detach() for name in kept if name in set(unique.values())}
+    first = {id(tensor): name for name, tensor in reversed(kept.items())}
+    return {name: first[id(tensor)] for name, tensor in kept.items()}
 
 
 def set_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
     """Put `weights_of` a like model into this one."""
+    check_weights(model, weights)
+    model.load_state_dict(weights, strict=False)  # what is tied is missing, and set by its twin
+
+
+def check_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Refuse the weights of another model."""
     expected = {name: tuple(tensor.shape) for name, tensor in weights_of(model).items()}
     given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if expected != given:
@@ -73,7 +86,6 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
             f"This model has {expected.get(name, 'no such tensor')} there.",
             "Load a checkpoint with the settings that lie in its folder.",
         )
-    model.load_state_dict(weights, strict=False)  # what is tied is missing, and set by its twin
 
 
 @contextmanager
@@ -90,7 +102,13 @@ def one_clear_error(what: str) -> Iterator[None]:
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> None:
-    """Write a checkpoint to `folder`, in place of what may be there."""
+    """Write a checkpoint to `folder`, in place of one that may be there."""
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not _is_whole(folder)):
+        raise CheckpointError(
+            f"{folder} is there already, and is no checkpoint.",
+            "A checkpoint takes the place of what is there, and this would be lost.",
+            "Name another place.",
+        )
     partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
     with one_clear_error(f"The checkpoint {folder.name}"):
         try:
@@ -112,13 +130,20 @@ def write(checkpoint: Checkpoint, folder: Path) -> None:
             raise
 
 
+def _is_whole(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file()
+
+
 def _remove(folder: Path) -> None:
     """Renamed first: half of a checkpoint must not look like one."""
     shutil.rmtree(folder.rename(folder.with_name(f"{PARTIAL}{folder.name}-old")))
 
 
 def read(folder: Path, training: bool = False) -> Checkpoint:
-    """Read a checkpoint, every byte checked; with `training`, the state of its run too."""
+    """Read a checkpoint, every byte checked; with `training`, the state of its run too.
+
+    The weights are mapped from their file, not copied: whoever keeps them copies them.
+    """
     contents = _verified(folder, training)
     tokenizers = {
         name.removesuffix(SUBWORDS): Tokenizer(content)
@@ -130,7 +155,7 @@ def read(folder: Path, training: bool = False) -> Checkpoint:
         values = json.loads(contents[STATE_VALUES])
         state = TrainingState(load(contents[STATE_TENSORS]), values)
     settings = RunSettings.from_toml(contents[SETTINGS].decode())
-    return Checkpoint(settings, load(contents[WEIGHTS]), tokenizers, state)
+    return Checkpoint(settings, load_file(folder / WEIGHTS), tokenizers, state)
 
 
 def average(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
@@ -155,28 +180,29 @@ def _verified(folder: Path, training: bool) -> dict[str, bytes]:
     for name, digest in digests.items():
         if not training and name in (STATE_TENSORS, STATE_VALUES):
             continue
-        content = (folder / name).read_bytes() if (folder / name).is_file() else b""
-        if sha256(content).hexdigest() != digest:
-            raise _damaged(folder / name, content)
-        contents[name] = content
+        file = folder / name
+        if not file.is_file() or sha256_of(file) != digest:
+            raise _damaged(file)
+        if name != WEIGHTS:  # they may be large, and are mapped
+            contents[name] = file.read_bytes()
     return contents
 
 
 def _manifest(path: Path) -> dict[str, str]:
-    content = path.read_bytes()
     try:
-        digests = json.loads(content)
+        digests = json.loads(path.read_bytes())
     except ValueError:
-        raise _damaged(path, content) from None
+        raise _damaged(path) from None
     if not isinstance(digests, dict) or not {WEIGHTS, SETTINGS} <= digests.keys():
-        raise _damaged(path, content)
+        raise _damaged(path)
     return digests
 
 
-def _damaged(path: Path, content: bytes) -> CheckpointError:
+def _damaged(path: Path) -> CheckpointError:
+    size = path.stat().st_size if path.is_file() else 0
     return CheckpointError(
         f"The checkpoint {path.parent.name} is damaged: {path.name}.",
-        f"Its {len(content):,} bytes are not those that were written.",
+        f"Its {size:,} bytes are not those that were written.",
         "Use another checkpoint of the run, or copy this one again from its origin.",
     )
 

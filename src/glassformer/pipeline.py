@@ -12,9 +12,9 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from glassformer import checkpoint
+from glassformer import checkpoint, quantize
 from glassformer.checkpoint import Checkpoint
 from glassformer.config import RunSettings
 from glassformer.data.batch import pad
@@ -27,7 +27,7 @@ from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.model.build import Model, build
 from glassformer.model.classifier import TransformerClassifier
 from glassformer.model.transformer import LanguageModel, Transformer
-from glassformer.quantize import dequantise_weights, is_quantised, quantize
+from glassformer.quantize import SCALE, dequantised, is_quantised
 
 BATCH_TOKENS = 4_096  # cells of a batch, each hypothesis of a beam counted
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # a character spelt in bytes of which more may come
@@ -112,11 +112,13 @@ class Translator:
         *,
         batch_tokens: int = BATCH_TOKENS,
         truncate: bool = False,
+        first: int = 0,
     ) -> list[list[Translation]]:
         """For each text the best translations, the best first; an empty text has an empty one.
 
         `prefixes` are what each translation must begin with. `truncate` cuts texts that are longer
-        than the model was trained for; without it they are refused.
+        than the model was trained for; without it they are refused. `first` is the number of the
+        first text among all: what is drawn at random for a text depends on the seed and its number.
         """
         sources = _read(self.source_tokenizer, texts, self.max_length, truncate)
         begun = self.target_tokenizer.encode(prefixes or [""] * len(texts))
@@ -124,7 +126,8 @@ class Translator:
         def answer(indices: Ids) -> list[list[Translation]]:
             source = pad([[*sources[i], EOS] for i in indices])
             begin = [begun[i] for i in indices]
-            found = search(self.models, source, BOS, EOS, options, begin, indices)
+            numbers = [first + i for i in indices]
+            found = search(self.models, source, BOS, EOS, options, begin, numbers)
             return [_translations(self.target_tokenizer, hypotheses) for hypotheses in found]
 
         nothing = [Translation("", 0.0, 0.0, [])]
@@ -158,12 +161,17 @@ class Translator:
         pairs = [[*x, EOS, *y] for x, y in zip(sources, wanted, strict=True)]
         return _in_batches(pairs, batch_tokens, answer, (0.0, 0))
 
-    def stream(self, text: str, **options: Any) -> Iterator[str]:
-        """The translation piece by piece as it is made; greedy unless `sample` is asked for."""
-        (source,) = _read(self.source_tokenizer, [text], self.max_length, truncate=False)
+    def stream(
+        self, text: str, *, truncate: bool = False, number: int = 0, **options: Any
+    ) -> Iterator[str]:
+        """The translation piece by piece as it is made; greedy unless `sample` is asked for.
+
+        `number` is that of the text among others, as `first` of `n_best` counts them.
+        """
+        (source,) = _read(self.source_tokenizer, [text], self.max_length, truncate)
         if source:
             asked = SearchOptions(**{"beam_size": 1, **options})
-            tokens = stream(self.models, pad([[*source, EOS]]), BOS, EOS, asked)
+            tokens = stream(self.models, pad([[*source, EOS]]), BOS, EOS, asked, number=number)
             yield from _growing(self.target_tokenizer, [], tokens)
 
 
@@ -186,17 +194,20 @@ class Generator:
         texts = [found[0].text for found in self.n_best(prompts, _to_generate(options))]
         return texts[0] if isinstance(prompt, str) else texts
 
-    def n_best(self, prompts: Sequence[str], options: SearchOptions) -> list[list[Translation]]:
+    def n_best(
+        self, prompts: Sequence[str], options: SearchOptions, *, first: int = 0
+    ) -> list[list[Translation]]:
+        """For each prompt the answers, the best first; `first` is the first one's number."""
         if not prompts:
             return []
         begun = self.tokenizer.encode(prompts)
-        found = search(self.model, None, BOS, EOS, options, begun, range(len(begun)))
+        found = search(self.model, None, BOS, EOS, options, begun, range(first, first + len(begun)))
         return [_translations(self.tokenizer, hypotheses) for hypotheses in found]
 
-    def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
+    def stream(self, prompt: str = "", *, number: int = 0, **options: Any) -> Iterator[str]:
         """What follows the prompt, piece by piece as it is made."""
         (begun,) = self.tokenizer.encode([prompt])
-        tokens = stream(self.model, None, BOS, EOS, _to_generate(options), begun)
+        tokens = stream(self.model, None, BOS, EOS, _to_generate(options), begun, number)
         yield from _growing(self.tokenizer, begun, tokens)
 
 
@@ -331,13 +342,13 @@ def load(
             "It reads symbols of a made-up task, not text, and has no subwords.",
             "Name the run of a translator, a classifier or a language model of text.",
         )
-    ready = _ready(saved, int8)
-    if isinstance(ready, Transformer):
-        return Translator(ready, saved.tokenizers, saved.settings)
-    if isinstance(ready, TransformerClassifier):
-        return Classifier(ready, saved.tokenizers, saved.settings)
-    if isinstance(ready, LanguageModel):
-        return Generator(ready, saved.tokenizers, saved.settings)
+    built = ready(saved, int8)
+    if isinstance(built, Transformer):
+        return Translator(built, saved.tokenizers, saved.settings)
+    if isinstance(built, TransformerClassifier):
+        return Classifier(built, saved.tokenizers, saved.settings)
+    if isinstance(built, LanguageModel):
+        return Generator(built, saved.tokenizers, saved.settings)
     raise CheckpointError(
         f"{model} holds a {saved.settings.model.kind}.",
         "Translators, classifiers and language models can be called; this is none of them.",
@@ -355,6 +366,11 @@ def load_classifier(model: str | Path, int8: bool = False) -> Classifier:
     return _of_kind(load(model, int8), Classifier, model, "classifier")
 
 
+def load_generator(model: str | Path, int8: bool = False) -> Generator:
+    """`load`, where nothing but a language model will do."""
+    return _of_kind(load(model, int8), Generator, model, "language model")
+
+
 def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
     if isinstance(loaded, wanted):
         return loaded
@@ -367,17 +383,29 @@ def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
     )
 
 
-def _ready(saved: Checkpoint, int8: bool) -> Model:
-    """The checkpoint's model with its weights, laid out for inference."""
-    model = build(saved.settings.model)
-    weights = saved.weights
-    if is_quantised(weights):
-        weights, int8 = dequantise_weights(weights), True
-    checkpoint.set_weights(model, weights)
-    if int8:
-        quantize(model)
+def ready(saved: Checkpoint, int8: bool = False) -> Model:
+    """The checkpoint's model, laid out for inference one layer after the other.
+
+    The model begins as shapes without memory, and the weights are mapped from their file, so that
+    no more than one layer is in memory in two forms.
+    """
+    with torch.device("meta"):
+        model = build(saved.settings.model)
+    weights, names = saved.weights, checkpoint.stored_names(model)
+    checkpoint.check_weights(model, {n: w for n, w in weights.items() if not n.endswith(SCALE)})
+
+    def fill(module: nn.Module, name: str) -> None:
+        for own, parameter in module.named_parameters(recurse=False):
+            if parameter.is_meta:
+                value = dequantised(weights, names[f"{name}.{own}"]).clone()
+                setattr(module, own, nn.Parameter(value, requires_grad=False))
+
+    if int8 or (is_quantised(weights) and quantize.is_available()):
+        quantize.quantize(model, fill)
     else:
-        pack(model)
+        pack(model, fill)
+    for name, module in model.named_modules():  # norms, positions: what is neither linear nor large
+        fill(module, name)
     return model.eval()
 
 

@@ -7,7 +7,7 @@ on the sentences beside it.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import InputError
 from glassformer.model.embedding import TokenEmbedding, check_ids
+from glassformer.model.replace import Fill, nothing, replace
 
 ENGINE = "fbgemm"
 SCALE = ".scale"  # a quantised tensor's scales lie beside it under its name and this
@@ -32,10 +33,14 @@ def quantise_rows(weight: Float[Tensor, "O I"]) -> tuple[Int[Tensor, "O I"], Flo
     return (weight / scale[:, None]).round().to(torch.int8), scale
 
 
+def is_available() -> bool:
+    return ENGINE in torch.backends.quantized.supported_engines
+
+
 @contextmanager
 def _engine() -> Iterator[None]:
     """FBGEMM lays out the weights, whatever engine the user's program has chosen."""
-    if ENGINE not in torch.backends.quantized.supported_engines:
+    if not is_available():
         raise InputError(
             "INT8 is not available on this machine.",
             "It runs on torch's FBGEMM kernels, which need an x86 processor with AVX2.",
@@ -67,7 +72,7 @@ class Int8Linear(nn.Module):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         integers, scale = quantise_rows(linear.weight.detach().float())
         self._packed = _pack(integers, scale)
-        bias = linear.bias.detach() if linear.bias is not None else None
+        bias = linear.bias.detach().clone() if linear.bias is not None else None
         self.register_buffer("bias", bias, persistent=False)
 
     @property
@@ -92,8 +97,8 @@ class Int8Embedding(nn.Module):
     def __init__(self, embedding: TokenEmbedding) -> None:
         super().__init__()
         integers, scale = quantise_rows(embedding.weight.detach().float())
-        self.register_buffer("integers", integers)
-        self.register_buffer("row_scale", scale * embedding.scale)
+        self.register_buffer("integers", integers, persistent=False)
+        self.register_buffer("row_scale", scale * embedding.scale, persistent=False)
         self.scale = embedding.scale
 
     @property
@@ -106,21 +111,26 @@ class Int8Embedding(nn.Module):
         return F.embedding(ids, self.integers) * self.row_scale[ids][..., None]
 
 
-def quantize(model: nn.Module) -> nn.Module:
-    """Change `model` for INT8 inference on CPU, and give it back. It cannot be trained after."""
+def quantize(model: nn.Module, fill: Fill = nothing) -> nn.Module:
+    """Change `model` for INT8 inference on CPU, and give it back. It cannot be trained after.
+
+    `fill` gives each large layer its weights just before it is quantised, if it has none yet.
+    """
     made: dict[int, nn.Module] = {}
-    _swap(model.eval(), made)
+
+    def convert(module: nn.Module, name: str) -> nn.Module | None:
+        if isinstance(module, nn.Linear) and module.out_features >= SMALLEST:
+            fill(module, name)
+            return Int8Linear(module)
+        if isinstance(module, TokenEmbedding):
+            if id(module) not in made:  # shared by encoder and decoder: stays so
+                fill(module, name)
+                made[id(module)] = Int8Embedding(module)
+            return made[id(module)]
+        return None
+
+    replace(model.eval(), convert)
     return model
-
-
-def _swap(module: nn.Module, made: dict[int, nn.Module]) -> None:
-    for name, child in module.named_children():
-        if isinstance(child, nn.Linear) and child.out_features >= SMALLEST:
-            setattr(module, name, Int8Linear(child))
-        elif isinstance(child, TokenEmbedding):  # shared by encoder and decoder: stays so
-            setattr(module, name, made.setdefault(id(child), Int8Embedding(child)))
-        else:
-            _swap(child, made)
 
 
 def quantise_weights(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -141,10 +151,12 @@ def is_quantised(weights: dict[str, Tensor]) -> bool:
     return any(name.endswith(SCALE) for name in weights)
 
 
-def dequantise_weights(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def dequantised(weights: Mapping[str, Tensor], name: str) -> Tensor:
+    """One tensor of a checkpoint in fp32, quantised or not."""
+    scale = weights.get(name + SCALE)
+    return weights[name] if scale is None else weights[name] * scale[:, None]
+
+
+def dequantise_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What `quantise_weights` made, as ordinary weights again."""
-    return {
-        name: tensor * weights[name + SCALE][:, None] if name + SCALE in weights else tensor
-        for name, tensor in weights.items()
-        if not name.endswith(SCALE)
-    }
+    return {name: dequantised(weights, name) for name in weights if not name.endswith(SCALE)}

@@ -32,6 +32,8 @@ class Sampler:
         self.generators = [_generator(options.seed, number) for number in numbers]
 
     def __call__(self, logits: Float[Tensor, "B W V"], sentences: Tensor) -> Int[Tensor, "B W"]:
+        # What is forced is not drawn: with other neighbours it may have been read beforehand.
+        is_drawn = ((logits > -torch.inf).sum(-1) > 1).any(1)
         logits = logits / self.options.temperature
         if self.options.top_k:
             keep = min(self.options.top_k, logits.size(-1))
@@ -39,12 +41,10 @@ class Sampler:
         if self.options.top_p < 1:
             logits = nucleus(logits, self.options.top_p)
         # The largest of log p + Gumbel noise is a draw from p.
-        noise = torch.stack(
-            [
-                torch.empty(logits.shape[1:]).exponential_(generator=self.generators[s])
-                for s in sentences.tolist()
-            ]
-        )
+        noise = torch.ones(logits.shape)
+        for row, sentence in enumerate(sentences.tolist()):
+            if is_drawn[row]:
+                noise[row].exponential_(generator=self.generators[sentence])
         return (logits.float() - noise.log()).argmax(-1)
 
 

@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from glassformer.model.replace import Fill, nothing, replace
+
 TYPICAL_ROWS = 32  # for which the layout is chosen; it serves any number
 
 
@@ -17,7 +19,7 @@ class PackedLinear(nn.Module):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         weight = linear.weight.detach()
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS)
-        bias = linear.bias.detach() if linear.bias is not None else None
+        bias = linear.bias.detach().clone() if linear.bias is not None else None
         self.register_buffer("bias", bias, persistent=False)
 
     @property
@@ -29,21 +31,22 @@ class PackedLinear(nn.Module):
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
 
 
-def swap_linears(model: nn.Module, new: type[nn.Module]) -> None:
-    """Put new(linear) in the place of every linear layer of `model`."""
-    for name, child in model.named_children():
-        if isinstance(child, nn.Linear):
-            setattr(model, name, new(child))
-        else:
-            swap_linears(child, new)
-
-
 def can_pack() -> bool:
     return torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
 
 
-def pack(model: nn.Module) -> nn.Module:
-    """Change `model` for decoding in fp32 on CPU, and give it back. It cannot be trained after."""
+def pack(model: nn.Module, fill: Fill = nothing) -> nn.Module:
+    """Change `model` for decoding in fp32 on CPU, and give it back. It cannot be trained after.
+
+    `fill` gives each linear layer its weights just before it is packed, if it has none yet.
+    """
+
+    def convert(module: nn.Module, name: str) -> nn.Module | None:
+        if not isinstance(module, nn.Linear):
+            return None
+        fill(module, name)
+        return PackedLinear(module)
+
     if can_pack():
-        swap_linears(model.eval(), PackedLinear)
+        replace(model, convert)
     return model.eval()

@@ -51,6 +51,7 @@ def stream(
     eos: int,
     options: SearchOptions,
     prefix: Sequence[int] = (),
+    number: int = 0,
 ) -> Iterator[int]:
     """The tokens of one answer as they are made, greedily or drawn; without the end mark."""
     if not (options.sample or options.beam_size == 1) or options.n_best > 1:
@@ -61,8 +62,8 @@ def stream(
         )
     start = _Start(models, source, bos, eos, options, [prefix])
     given = len(prefix) - start.said.size(1)  # of the prefix, said step by step
-    for number, tokens in enumerate(start.one_by_one([0]).steps(start.logits)):
-        if number >= given and (token := int(tokens[0, 0])) != eos:
+    for step, tokens in enumerate(start.one_by_one([number]).steps(start.logits)):
+        if step >= given and (token := int(tokens[0, 0])) != eos:
             yield token
 
 

@@ -135,18 +135,16 @@ class RotaryEmbedding(NoPositions):
 class AlibiBias(NoPositions):
     """ALiBi (Press et al., 2021): each head fades with distance, at its own fixed slope."""
 
-    slopes: Tensor
-
     def __init__(self, n_heads: int) -> None:
         super().__init__()
-        slopes = torch.tensor(alibi_slopes(n_heads), dtype=torch.float64)
-        self.register_buffer("slopes", slopes, persistent=False)
+        self.slopes = alibi_slopes(n_heads)  # no tensor: there is nothing here to move or to load
 
     def bias(
         self, q_positions: Int[Tensor, "T"], k_positions: Int[Tensor, "S"]
     ) -> Float[Tensor, "H T S"]:
         distance = (k_positions - q_positions[:, None]).abs()
-        return -self.slopes[:, None, None] * distance
+        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=distance.device)
+        return -slopes[:, None, None] * distance
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
