@@ -1,15 +1,33 @@
 """A checkpoint that you can call: text in, text out, whoever else is in the batch."""
 
+from math import exp, log
+from typing import get_args
+
 import pytest
 import torch
 
-from glassformer import checkpoint, pipeline
+import glassformer
+from decode.oracles import after, beam
+from glassformer import checkpoint, pipeline, quantize
 from glassformer.checkpoint import Checkpoint, RunFolder, weights_of
-from glassformer.config import RunSettings
-from glassformer.data.tokenizer import BOS, EOS, Tokenizer
-from glassformer.errors import CheckpointError
+from glassformer.config import ModelSettings, RunSettings
+from glassformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from glassformer.decode import packed
+from glassformer.decode.packed import PackedLinear, can_pack
+from glassformer.decode.search import Hypothesis, SearchOptions
+from glassformer.errors import CheckpointError, DataError, InputError, SettingsError
 from glassformer.model.build import build
-from glassformer.pipeline import Translator, load
+from glassformer.pipeline import (
+    Classification,
+    Classifier,
+    Generator,
+    Translator,
+    load,
+    load_classifier,
+    load_generator,
+    load_translator,
+)
+from glassformer.quantize import Int8Linear, dequantise_weights, quantise_weights
 
 ENGLISH = ["a dog", "the old cat sees a dog", "two children want some tea", "a house of tea"]
 FRENCH = ["un chien", "le vieux chat voit un chien", "deux enfants veulent du thé", "la maison"]
@@ -19,79 +37,163 @@ TOKENIZERS = {
     "target": Tokenizer.train(FRENCH * 5, 45),
 }
 JOINT, SEPARATE = ["joint"], ["source", "target"]
+LONGEST = 40
+TEXTS = ["tea", *ENGLISH[1:3], " ".join(ENGLISH[:2])]
+CALLED = {"translator": Translator, "classifier": Classifier, "language-model": Generator}
+
+needs_int8 = pytest.mark.skipif(not quantize.is_available(), reason="no INT8 on this processor")
 
 
-def saved(sides=JOINT, seed: int = 0, kind: str = "translator") -> Checkpoint:
+def saved(sides=JOINT, seed: int = 0, kind: str = "translator", **changes) -> Checkpoint:
     """A run's settings, weights so large that it says this and that, and its subwords."""
     sizes = {
         "d_model": 16, "n_heads": 2, "d_ff": 16, "encoder_layers": 1, "decoder_layers": 1,
-        "tie_target_output": False,
+        "tie_target_output": False, "n_classes": 3, **changes,
     }  # fmt: skip
     tokenizers = {side: TOKENIZERS[side] for side in sides}
     if sides == SEPARATE:
         sizes |= {"source_vocab_size": 40, "tie_source_target": False, "vocab_size": 45}
     else:
         sizes |= {"vocab_size": 60}
-    settings = RunSettings.of(model={"kind": kind, **sizes})
+    labels = ("good", "bad", "ugly") if kind == "classifier" else ()
+    settings = RunSettings.of(
+        model={"kind": kind, **sizes}, data={"max_length": LONGEST, "labels": labels}
+    )
     torch.manual_seed(seed)
     weights = weights_of(build(settings.model))
     large = {n: torch.randn_like(w) / 2 for n, w in weights.items() if w.dim() == 2}
     return Checkpoint(settings, weights | large, tokenizers)
 
 
-def translator_of(content: Checkpoint) -> Translator:
+def called(content: Checkpoint):
+    """What `load` would give, but for the layout of the weights."""
     model = build(content.settings.model)
     checkpoint.set_weights(model, content.weights)
-    return Translator(model.double(), content.tokenizers, content.settings)
+    kind = CALLED[content.settings.model.kind]
+    return kind(model, content.tokenizers, content.settings)
 
 
 @pytest.fixture(params=[JOINT, SEPARATE], ids=["joint", "separate"])
 def translator(request) -> Translator:
-    return translator_of(saved(request.param))
+    return called(saved(request.param))
+
+
+@pytest.fixture
+def classifier() -> Classifier:
+    return called(saved(kind="classifier"))
+
+
+@pytest.fixture
+def generator() -> Generator:
+    return called(saved(kind="language-model"))
+
+
+# Translating
 
 
 def test_one_text_gives_a_text_and_many_give_a_list(translator):
-    said = translator.translate(ENGLISH[1])
+    said = translator.translate(ENGLISH[1], max_length=8)
     assert isinstance(said, str)
-    assert translator.translate(ENGLISH[1:2]) == translator.translate((ENGLISH[1],)) == [said]
+    for texts in (ENGLISH[1:2], (ENGLISH[1],)):
+        assert translator.translate(texts, max_length=8) == [said]
 
 
-def test_answers_are_the_same_alone_and_in_any_batch(translator):
-    texts = ["tea", *ENGLISH[1:3], " ".join(ENGLISH)]
-    alone = [translator.translate(text) for text in texts]
-    assert len(set(alone)) == len(texts), "the answers depend on the questions"
-    for batch_tokens in (30, 4_096):
-        assert translator.translate(texts, batch_tokens) == alone
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_answers_are_the_same_alone_and_in_any_batch(translator, beam_size):
+    options = {"beam_size": beam_size, "max_length": 10}
+    alone = [translator.translate(text, **options) for text in TEXTS]
+    assert len(set(alone)) > 1, "the answers depend on the questions"
+    for batch_tokens in (1, 30, 4_096):
+        said = translator.translate(TEXTS, batch_tokens=batch_tokens, **options)
+        assert said == alone
+        said = translator.translate(TEXTS[::-1], batch_tokens=batch_tokens, **options)
+        assert said == alone[::-1]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 4_096])
+@pytest.mark.parametrize("beam_size", [1, 3])
 def test_answers_keep_the_order_of_the_questions_and_batches_their_budget(
-    monkeypatch, batch_tokens
+    monkeypatch, batch_tokens, beam_size
 ):
-    shapes = []
+    shapes, numbered = [], []
 
-    def echo(model, source, bos, eos):
+    def echo(models, source, bos, eos, options, prefixes, numbers):
         shapes.append(tuple(source.shape))
-        return [row[: row.index(eos)] for row in source.tolist()]
+        numbered.extend(numbers)
+        rows = [row[: row.index(eos)] for row in source.tolist()]
+        return [[Hypothesis(ids, -1.0, -1.0, True)] for ids in rows]
 
-    monkeypatch.setattr(pipeline, "greedy", echo)
-    texts = [*ENGLISH, *FRENCH] * 2
-    assert translator_of(saved()).translate(texts, batch_tokens) == texts
-    assert all(rows * width <= batch_tokens or rows == 1 for rows, width in shapes)
+    monkeypatch.setattr(pipeline, "search", echo)
+    texts = [*ENGLISH, "", *FRENCH] * 2
+    said = called(saved()).translate(texts, beam_size, batch_tokens=batch_tokens)
+    assert said == texts
+    cells = [(rows, rows * (width - 1) * beam_size) for rows, width in shapes]
+    assert all(size <= batch_tokens or rows == 1 for rows, size in cells)
+    assert sorted(numbered) == [i for i, text in enumerate(texts) if text]
 
 
 def test_nothing_to_translate_gives_nothing(translator):
     assert translator.translate([]) == []
+    assert translator.n_best([], SearchOptions()) == []
+    assert translator.score([], []) == []
 
 
-@pytest.mark.parametrize("text", ["", " ", "☃"], ids=repr)
+@pytest.mark.parametrize("text", ["", " ", "\n", "\t \n"], ids=repr)
+def test_an_empty_text_has_an_empty_translation(translator, text):
+    assert translator.translate(text) == ""
+    assert translator.translate([text, "tea", text], max_length=8)[::2] == ["", ""]
+    (found,) = translator.n_best([text], SearchOptions(n_best=3))
+    assert [(t.text, t.score, t.log_probability, t.ids) for t in found] == [("", 0.0, 0.0, [])]
+
+
+@pytest.mark.parametrize(
+    "text", ["☃", "\x00\x07 a dog \x1b", "א ב", "a\u200bdog", "\ufeff"], ids=repr
+)
 def test_odd_texts_are_texts(translator, text):
-    assert isinstance(translator.translate(text), str)
+    assert isinstance(translator.translate(text, max_length=8), str)
+
+
+def test_a_text_of_ten_thousand_words_is_refused_unless_it_may_be_cut_or_split(translator):
+    long = "a dog " * 5_000
+    with pytest.raises(DataError) as caught:
+        translator.translate(["tea", long])
+    subwords = len(translator.source_tokenizer.encode([long])[0])
+    assert f"Text 2 of 2 has {subwords:,} subwords: 'a dog a dog" in caught.value.what
+    assert len(caught.value.what) < 120
+    assert str(LONGEST) in caught.value.why
+    assert "truncate=True" in caught.value.remedy and "split=True" in caught.value.remedy
+    ids = translator.source_tokenizer.encode([long])[0][:LONGEST]
+    short = translator.source_tokenizer.decode(ids)
+    options = {"beam_size": 2, "max_length": 8}
+    cut, expected = (translator.translate(text, truncate=True, **options) for text in (long, short))
+    assert cut == expected
+    with pytest.raises(DataError, match="The text has"):
+        translator.translate(long)
+
+
+def test_a_text_may_be_split_into_sentences_whose_translations_are_joined(translator):
+    parts = ["The old cat sees a dog.", "Two children want some tea!", "A dog."]
+    said = translator.translate(" ".join(parts), split=True, max_length=8)
+    assert said == " ".join(translator.translate(parts, max_length=8))
+    assert translator.translate(["", "Tea. Tea."], split=True, max_length=4)[0] == ""
+
+
+def test_options_of_the_search_are_passed_on_and_checked(translator):
+    short = translator.translate(ENGLISH[1], 2, max_length=3)
+    assert len(translator.target_tokenizer.encode([short])[0]) <= 6
+    sampled = [
+        translator.translate(ENGLISH[1], sample=True, seed=seed, max_length=9) for seed in range(4)
+    ]
+    assert len(set(sampled)) > 1
+    with pytest.raises(SettingsError, match="beam_size = 0"):
+        translator.translate("tea", 0)
+    with pytest.raises(TypeError, match="beam_width"):
+        translator.translate("tea", beam_width=3)
 
 
 def test_the_sides_have_their_own_subwords():
-    translator = translator_of(saved(SEPARATE))
-    assert translator.source_tokenizer is TOKENIZERS["source"]
+    translator = called(saved(SEPARATE))
+    assert translator.source_tokenizer is translator.tokenizer is TOKENIZERS["source"]
     assert translator.target_tokenizer is TOKENIZERS["target"]
 
 
@@ -110,29 +212,287 @@ def test_the_inputs_are_those_of_training(translator):
 
 def test_what_is_called_drops_nothing_out(translator):
     assert not translator.model.training
-    assert translator.translate(ENGLISH) == translator.translate(ENGLISH)
+    one, other = (translator.translate(ENGLISH, max_length=8) for _ in range(2))
+    assert one == other
 
 
-def same_weights(translator: Translator, content: Checkpoint) -> bool:
-    ours = weights_of(translator.model)
-    return all(torch.equal(ours[name], tensor) for name, tensor in content.weights.items())
+# The best translations, and scores of given ones
+
+
+def test_the_best_translations_are_those_of_the_textbook(translator):
+    options = SearchOptions(beam_size=4, n_best=3, max_length=6)
+    found = translator.n_best(TEXTS, options)
+    for text, translations in zip(TEXTS, found, strict=True):
+        (ids,) = translator.source_tokenizer.encode([text])
+        expected = beam(after(translator.model, [*ids, EOS]), 4, 6, n=3)
+        assert [t.ids for t in translations] == [h.ids for h in expected]
+        assert [t.score for t in translations] == pytest.approx(
+            [h.score for h in expected], abs=1e-5
+        )
+        decode = translator.target_tokenizer.decode
+        assert [t.text for t in translations] == [decode(h.ids) for h in expected]
+    best = [translations[0].text for translations in found]
+    assert best == translator.translate(TEXTS, 4, max_length=6)
+
+
+@pytest.mark.parametrize("way", [{"beam_size": 1}, {"beam_size": 3}, {"sample": True}], ids=str)
+def test_translations_begin_with_their_prefixes(translator, way):
+    prefixes = ["", "le vieux", "un", "deux enfants"]
+    options = SearchOptions(**way, max_length=12)
+    together = translator.n_best(TEXTS, options, prefixes)
+    for (translation,), prefix in zip(together, prefixes, strict=True):
+        assert translation.text.startswith(prefix)
+        (ids,) = translator.target_tokenizer.encode([prefix])
+        assert translation.ids[: len(ids)] == ids
+    in_pieces = translator.n_best(TEXTS, options, prefixes, batch_tokens=1)
+    assert [t.ids for (t,) in in_pieces] == [t.ids for (t,) in together]
+
+
+def test_drawn_translations_do_not_depend_on_the_batch(translator):
+    options = SearchOptions(sample=True, n_best=3, max_length=8)
+    found = [translator.n_best(TEXTS, options, batch_tokens=n) for n in (1, 60, 4_096)]
+    ids = [[[t.ids for t in one] for one in texts] for texts in found]
+    assert ids[0] == ids[1] == ids[2]
+    assert len({str(one) for one in ids[0]}) == len(TEXTS)
+    behind = translator.n_best(TEXTS[2:], options, first=2)
+    assert [[t.ids for t in one] for one in behind] == ids[0][2:]
+
+
+def test_what_is_drawn_in_a_stream_is_what_is_drawn_for_that_number(translator):
+    options = SearchOptions(sample=True, max_length=12)
+    for number, (translation,) in enumerate(translator.n_best(TEXTS, options)):
+        told = translator.stream(TEXTS[number], number=number, sample=True, max_length=12)
+        assert "".join(told) == translation.text
+
+
+def test_a_score_is_the_log_probability_of_the_target_with_its_end(translator):
+    texts, targets = [*ENGLISH, ""], [*FRENCH, "un chien"]
+    scores = translator.score(texts, targets)
+    for text, target, (score, length) in zip(texts, targets, scores, strict=True):
+        source, given = translator.inputs(text, target)
+        labels = [*given[0, 1:].tolist(), EOS]
+        with torch.inference_mode():
+            log_probs = translator.model(source, given).double().log_softmax(-1)[0]
+        expected = sum(float(row[label]) for row, label in zip(log_probs, labels, strict=True))
+        assert score == pytest.approx(expected, abs=1e-5)
+        assert length == len(labels)
+    assert translator.score(texts, targets, batch_tokens=1) == [
+        (pytest.approx(score, abs=1e-5), length) for score, length in scores
+    ]
+
+
+def test_the_score_of_a_translation_is_what_the_search_gives_it():
+    """Of one that is searched for with a beam so wide that nothing falls out of it."""
+    translator = called(saved())
+    for text, wanted in zip(ENGLISH, FRENCH, strict=True):
+        (ids,) = translator.target_tokenizer.encode([wanted])
+        options = SearchOptions(beam_size=60, n_best=60, max_length=len(ids) + 1)
+        (found,) = translator.n_best([text], options, [wanted])
+        (itself,) = [t for t in found if t.ids == ids]
+        ((score, _),) = translator.score([text], [wanted])
+        assert itself.text == wanted
+        assert itself.log_probability == pytest.approx(score, abs=1e-5)
+
+
+def test_an_empty_target_is_its_end_alone(translator):
+    ((score, length),) = translator.score(["tea"], [""])
+    assert length == 1 and score < 0
+
+
+@pytest.mark.parametrize("way", [{}, {"sample": True, "seed": 3}], ids=str)
+def test_a_stream_adds_up_to_the_translation(translator, way):
+    for text in TEXTS:
+        pieces = list(translator.stream(text, max_length=15, **way))
+        assert all(pieces)
+        assert "".join(pieces) == translator.translate(text, 1, max_length=15, **way)
+    assert list(translator.stream("")) == []
+
+
+def test_a_stream_of_a_beam_or_of_too_long_a_text_is_refused(translator):
+    with pytest.raises(InputError, match="cannot be streamed"):
+        next(translator.stream("tea", beam_size=4))
+    long = "a dog " * 1_000
+    with pytest.raises(DataError, match="subwords"):
+        next(translator.stream(long))
+    told = "".join(translator.stream(long, truncate=True, max_length=8))
+    assert told == translator.translate(long, 1, truncate=True, max_length=8)
+
+
+def test_a_character_spelt_in_bytes_is_streamed_when_it_is_whole():
+    tokenizer = Tokenizer.train(ENGLISH * 5, 330, byte_fallback=True)
+    text = "a dog 日本 é a"
+    (ids,) = tokenizer.encode([text])
+    pieces = list(pipeline._growing(tokenizer, [], iter(ids)))
+    assert "".join(pieces) == text
+    assert pieces[-4:] != [] and not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces)
+    torn = ids[: ids.index(tokenizer.encode(["é"])[0][-1])]
+    assert "".join(pipeline._growing(tokenizer, [], iter(torn))) == tokenizer.decode(torn)
+
+
+# Classifying
+
+
+def test_a_classification_is_the_softmax_of_the_model(classifier):
+    found = classifier.classify(ENGLISH)
+    for text, one in zip(ENGLISH, found, strict=True):
+        (ids,) = classifier.tokenizer.encode([text])
+        with torch.inference_mode():
+            expected = classifier.model(torch.tensor([[BOS, *ids]])).softmax(-1)[0]
+        assert tuple(one.probabilities) == classifier.labels == ("good", "bad", "ugly")
+        assert list(one.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-6)
+        assert one.label == classifier.labels[int(expected.argmax())]
+        assert one.probability == max(one.probabilities.values())
+
+
+def test_classes_are_the_same_alone_and_in_any_batch(classifier):
+    texts = [*ENGLISH, "", *FRENCH, "☃"]
+    alone = [classifier.classify(text) for text in texts]
+    assert all(isinstance(one, Classification) for one in alone)
+    for batch_tokens in (1, 20, 4_096):
+        for one, other in zip(
+            classifier.classify(texts, batch_tokens=batch_tokens), alone, strict=True
+        ):
+            assert one.label == other.label
+            assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+    assert classifier.classify([]) == []
+
+
+def test_labels_without_names_are_numbers():
+    content = saved(kind="classifier")
+    settings = content.settings.replace(data={"labels": ()})
+    classifier = called(Checkpoint(settings, content.weights, content.tokenizers))
+    assert classifier.labels == ("0", "1", "2")
+
+
+def test_too_long_a_text_is_classified_by_its_beginning_only_if_asked(classifier):
+    long = "a dog " * 1_000
+    with pytest.raises(DataError, match="Text 2 of 2 has"):
+        classifier.classify(["tea", long])
+    (ids,) = classifier.tokenizer.encode([long])
+    short = classifier.tokenizer.decode(ids[:LONGEST])
+    assert classifier.classify(long, truncate=True) == classifier.classify(short)
+
+
+# Generating
+
+
+def test_a_generator_goes_on_from_its_prompt(generator):
+    said = generator.generate("the old cat", max_length=16)
+    assert said.startswith("the old cat") and len(said) > len("the old cat")
+    prompts = ["", "the old cat", "a"]
+    together = generator.generate(prompts, max_length=16)
+    assert all(text.startswith(prompt) for text, prompt in zip(together, prompts, strict=True))
+    assert generator.generate(prompts, max_length=16) == together
+    assert generator.generate(prompts, max_length=16, seed=1) != together
+    assert generator.generate([]) == []
+
+
+def test_what_is_drawn_for_a_prompt_does_not_depend_on_those_behind_it(generator):
+    prompts = ["the old cat sees", "", "a"]
+    together = generator.generate(prompts, max_length=16)
+    options = SearchOptions(sample=True, max_length=16)
+    assert [t.text for (t,) in generator.n_best(prompts[1:], options, first=1)] == together[1:]
+    told = "".join(generator.stream("a", number=2, max_length=16))
+    assert "a" + told == together[2]
+    assert [generator.generate(prompts[:1], max_length=16)] == [together[:1]]
+    assert generator.generate(prompts[0], max_length=16) == together[0]
+
+
+def test_a_generator_can_search_for_the_likeliest_instead(generator):
+    (ids,) = generator.tokenizer.encode(["the old"])
+    for width in (1, 3):
+        said = generator.generate("the old", sample=False, beam_size=width, max_length=8)
+        (best,) = beam(after(generator.model, None), width, 8, prefix=ids)
+        assert said == generator.tokenizer.decode(best.ids)
+
+
+@pytest.mark.parametrize("prompt", ["", "the old cat"], ids=repr)
+def test_a_stream_of_a_generator_adds_up_to_what_it_generates(generator, prompt):
+    for way in ({}, {"sample": False}, {"seed": 3, "temperature": 0.5}):
+        told = "".join(generator.stream(prompt, max_length=16, **way))
+        assert prompt + told == generator.generate(prompt, max_length=16, **way)
+
+
+def test_a_prompt_that_leaves_no_room_is_refused(generator):
+    with pytest.raises(InputError, match="A prefix of") as caught:
+        generator.generate("a dog " * 200)
+    assert "max_length" in caught.value.remedy
+
+
+# Ensembles
+
+
+def write_two(folder, *others: Checkpoint) -> list:
+    for number, content in enumerate([saved(seed=1), *others]):
+        checkpoint.write(content, folder / f"{number}")
+    return [folder / f"{number}" for number in range(1 + len(others))]
+
+
+def test_an_ensemble_of_one_and_the_same_is_that_one(tmp_path):
+    one, other = write_two(tmp_path, saved(seed=1))
+    alone, together = load(one), load([one, str(other)])
+    assert together.translate(TEXTS, max_length=8) == alone.translate(TEXTS, max_length=8)
+    assert [s for s, _ in together.score(ENGLISH, FRENCH)] == pytest.approx(
+        [s for s, _ in alone.score(ENGLISH, FRENCH)], abs=1e-5
+    )
+
+
+def test_an_ensemble_averages_probabilities(tmp_path):
+    folders = write_two(tmp_path, saved(seed=2, decoder_layers=2, positions="rope"))
+    together, members = load(folders), [load(folder) for folder in folders]
+    ((score, _),) = together.score(["tea"], [""])
+    each = [member.score(["tea"], [""])[0][0] for member in members]
+    assert score == pytest.approx(log(sum(map(exp, each)) / 2), abs=1e-5)
+    (ids,) = together.source_tokenizer.encode([ENGLISH[1]])
+    following = after([member.model for member in members], [*ids, EOS])
+    ((best,),) = together.n_best([ENGLISH[1]], SearchOptions(beam_size=3, max_length=8))
+    (expected,) = beam(following, 3, 8)
+    assert best.ids == expected.ids and best.score == pytest.approx(expected.score, abs=1e-5)
+    told = "".join(together.stream(ENGLISH[1], max_length=8))
+    assert told == together.translate(ENGLISH[1], 1, max_length=8)
+
+
+def test_an_ensemble_of_different_subwords_is_refused(tmp_path):
+    folders = write_two(tmp_path, saved(SEPARATE))
+    with pytest.raises(InputError, match="different subwords") as caught:
+        load(folders)
+    assert "vocabulary" in caught.value.remedy
+
+
+@pytest.mark.parametrize("kind", ["classifier", "language-model"])
+def test_an_ensemble_of_something_else_is_refused(tmp_path, kind):
+    folders = write_two(tmp_path, saved(kind=kind))
+    for chosen in (folders, folders[1:], []):
+        with pytest.raises(InputError, match="something else than translators"):
+            load(chosen)
+
+
+# Loading
+
+
+def same_model(loaded, content: Checkpoint) -> bool:
+    """By what it says: the weights are laid out anew."""
+    ours = called(content)
+    return loaded.score(ENGLISH, FRENCH) == [
+        (pytest.approx(score, abs=1e-5), length) for score, length in ours.score(ENGLISH, FRENCH)
+    ]
 
 
 def test_a_run_gives_its_best_and_a_checkpoint_itself(tmp_path):
     run, best, latest = RunFolder(tmp_path / "run"), saved(seed=1), saved(seed=2)
     run.save(best, 1, is_best=True, keep=3)
     folder = run.save(latest, 2, is_best=False, keep=3)
-    assert same_weights(load(run.path), best)
-    assert same_weights(load(str(run.path)), best)
+    assert same_model(load(run.path), best) and not same_model(load(run.path), latest)
+    assert same_model(load(str(run.path)), best)
     for place in (folder, run.path / "latest"):
-        assert same_weights(load(place), latest)
+        assert same_model(load(place), latest)
 
 
 def test_a_run_without_a_best_gives_its_latest(tmp_path):
     run, latest = RunFolder(tmp_path), saved(seed=2)
     run.save(saved(seed=1), 1, is_best=False, keep=3)
     run.save(latest, 2, is_best=False, keep=3)
-    assert same_weights(load(tmp_path), latest)
+    assert same_model(load(tmp_path), latest)
 
 
 @pytest.mark.parametrize("sides", [JOINT, SEPARATE], ids=str)
@@ -141,23 +501,139 @@ def test_what_is_loaded_translates_as_what_was_saved(tmp_path, sides):
     checkpoint.write(content, tmp_path / "step-1")
     loaded = load(tmp_path / "step-1")
     assert loaded.settings == content.settings
-    loaded.model.double()
-    assert loaded.translate(ENGLISH) == translator_of(content).translate(ENGLISH)
+    one, other = (t.translate(ENGLISH, max_length=20) for t in (loaded, called(content)))
+    assert one == other
 
 
-@pytest.mark.parametrize("kind", ["classifier", "language-model", "tagger"])
-def test_another_kind_of_model_is_named(tmp_path, kind):
-    checkpoint.write(saved(kind=kind), tmp_path / "step-1")
+@pytest.mark.parametrize("kind", CALLED)
+def test_each_kind_of_model_is_called_by_what_it_does(tmp_path, kind):
+    content = saved(kind=kind)
+    checkpoint.write(content, tmp_path / "step-1")
+    loaded = glassformer.load(tmp_path / "step-1")
+    assert type(loaded) is CALLED[kind]
+    assert loaded.settings == content.settings and not loaded.model.training
+    if can_pack():
+        assert isinstance(loaded.model.output, PackedLinear)
+
+
+def test_loaded_classifiers_and_generators_answer_as_what_was_saved(tmp_path):
+    contents = {kind: saved(kind=kind) for kind in ("classifier", "language-model")}
+    for kind, content in contents.items():
+        checkpoint.write(content, tmp_path / kind)
+    one, other = load(tmp_path / "classifier"), called(contents["classifier"])
+    for text in ENGLISH:
+        expected = other.classify(text).probabilities
+        assert one.classify(text).probabilities == pytest.approx(expected, abs=1e-5)
+    one, other = load(tmp_path / "language-model"), called(contents["language-model"])
+    assert one.generate("the old", max_length=20) == other.generate("the old", max_length=20)
+
+
+@needs_int8
+@pytest.mark.parametrize("kind", CALLED)
+def test_a_quantised_checkpoint_loads_like_any_other(tmp_path, kind):
+    """And is what `int8` makes of the whole one."""
+    content = saved(kind=kind, d_model=32)
+    small = quantise_weights(build(content.settings.model), content.weights)
+    checkpoint.write(content, tmp_path / "whole")
+    checkpoint.write(Checkpoint(content.settings, small, content.tokenizers), tmp_path / "small")
+    loaded, made = load(tmp_path / "small"), load(tmp_path / "whole", int8=True)
+    assert type(loaded) is type(made) is CALLED[kind]
+    stack = loaded.model.decoder if kind != "classifier" else loaded.model.encoder
+    assert isinstance(stack.layers[0].self_attention.qkv, Int8Linear)
+    if kind == "translator":
+        assert loaded.translate(TEXTS, max_length=8) == made.translate(TEXTS, max_length=8)
+        exact = [s for s, _ in load(tmp_path / "whole").score(ENGLISH, FRENCH)]
+        for one in (loaded, made):
+            assert [s for s, _ in one.score(ENGLISH, FRENCH)] == pytest.approx(exact, rel=0.05)
+    elif kind == "classifier":
+        assert loaded.classify(ENGLISH) == made.classify(ENGLISH)
+        assert isinstance(loaded.model.output, torch.nn.Linear), "three classes are left alone"
+    else:
+        assert loaded.generate("the old", max_length=9) == made.generate("the old", max_length=9)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("positions", get_args(ModelSettings.model_fields["positions"].annotation))
+def test_whatever_its_parts_a_model_is_loaded_whole(tmp_path, monkeypatch, positions, tied):
+    """Packed, plain where there is no oneDNN, and INT8: every weight, table and norm is there."""
+    content = saved(
+        positions=positions, tie_target_output=tied, norm="rms-norm", attention_bias=True
+    )
+    checkpoint.write(content, tmp_path)
+    expected = [s for s, _ in called(content).score(ENGLISH, FRENCH)]
+    for near, options in (
+        (1e-5, {}),
+        *([(3.0, {"int8": True})] if quantize.is_available() else []),
+    ):
+        scores = [s for s, _ in load(tmp_path, **options).score(ENGLISH, FRENCH)]
+        assert scores == pytest.approx(expected, abs=near)
+    monkeypatch.setattr(packed, "can_pack", lambda: False)
+    plain = load(tmp_path)
+    assert isinstance(plain.model.output, torch.nn.Linear)
+    assert [s for s, _ in plain.score(ENGLISH, FRENCH)] == pytest.approx(expected, abs=1e-5)
+    assert not any(x.is_meta or x.requires_grad for x in plain.model.state_dict().values())
+
+
+def test_where_int8_is_not_available_a_quantised_checkpoint_is_loaded_in_fp32(
+    tmp_path, monkeypatch
+):
+    content = saved()
+    small = quantise_weights(build(content.settings.model), content.weights)
+    checkpoint.write(Checkpoint(content.settings, small, content.tokenizers), tmp_path)
+    monkeypatch.setattr(quantize, "is_available", lambda: False)
+    loaded = load(tmp_path)
+    assert not any(isinstance(module, Int8Linear) for module in loaded.model.modules())
+    whole = Checkpoint(content.settings, dequantise_weights(small), content.tokenizers)
+    assert same_model(loaded, whole)
+    with pytest.raises(InputError, match="INT8 is not available"):
+        load(tmp_path, int8=True)
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["whole", "quantised"])
+def test_weights_of_another_model_are_named(tmp_path, small):
+    content = saved()
+    weights = content.weights
+    if small:
+        weights = quantise_weights(build(content.settings.model), weights)
+    settings = content.settings.replace(model={"d_ff": 24})
+    checkpoint.write(Checkpoint(settings, weights, content.tokenizers), tmp_path)
+    with pytest.raises(CheckpointError, match="weights are of another model"):
+        load(tmp_path)
+
+
+def test_a_tagger_cannot_be_called(tmp_path):
+    checkpoint.write(saved(kind="tagger"), tmp_path / "step-1")
     with pytest.raises(CheckpointError) as caught:
         load(tmp_path / "step-1")
-    assert kind in caught.value.what and str(tmp_path) in caught.value.what
-    assert "translator" in caught.value.why.lower() and "translator" in caught.value.remedy
+    assert "tagger" in caught.value.what and str(tmp_path) in caught.value.what
+    assert "Translators, classifiers and language models" in caught.value.why
+    assert "glassformer.build" in caught.value.remedy
+
+
+@pytest.mark.parametrize("kind", CALLED)
+def test_a_model_of_another_kind_than_was_needed_is_named(tmp_path, kind):
+    checkpoint.write(saved(kind=kind), tmp_path / "step-1")
+    verbs = {"translator": "translate", "classifier": "classify", "language-model": "generate"}
+    wanted = {
+        "translator": load_translator,
+        "classifier": load_classifier,
+        "language model": load_generator,
+    }
+    for what, get in wanted.items():
+        if kind == what.replace(" ", "-"):
+            assert type(get(tmp_path / "step-1")) is CALLED[kind]
+            continue
+        with pytest.raises(CheckpointError) as caught:
+            get(tmp_path / "step-1")
+        assert f"holds a {kind}, not a {what}" in caught.value.what
+        assert verbs[kind] in caught.value.why and what in caught.value.remedy
 
 
 def test_a_translator_of_symbols_has_no_text_to_be_called_with(tmp_path):
     checkpoint.write(saved(sides=[]), tmp_path / "step-1")
-    with pytest.raises(CheckpointError, match="translators of text"):
+    with pytest.raises(CheckpointError, match="holds a translator for 'grammar'") as caught:
         load(tmp_path / "step-1")
+    assert "symbols" in caught.value.why and "of text" in caught.value.remedy
 
 
 @pytest.mark.parametrize("name", ["absent", "."])
@@ -167,3 +643,9 @@ def test_a_folder_without_a_checkpoint_is_named(tmp_path, name):
     assert str(tmp_path / name) in caught.value.what
     assert "manifest.json" in caught.value.why
     assert "folder of a run" in caught.value.remedy
+
+
+def test_padding_is_no_word_of_any_vocabulary():
+    """The ids of texts never hold it, so that it can be told from them."""
+    for tokenizer in TOKENIZERS.values():
+        assert PAD not in {i for ids in tokenizer.encode([*ENGLISH, *FRENCH, "<pad>"]) for i in ids}

@@ -1,0 +1,72 @@
+"""What a search may be asked for."""
+
+from math import nan
+
+import pytest
+
+from glassformer.decode.options import SearchOptions, penalty
+from glassformer.errors import SettingsError
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"beam_size": 0}, "at least 1"),
+        ({"n_best": 0}, "at least 1"),
+        ({"min_length": -1}, "at least 0"),
+        ({"max_length": 0}, "at least 1"),
+        ({"max_length": 4, "min_length": 5}, "at least 5"),
+        ({"no_repeat_ngram": -1}, "at least 0"),
+        ({"repetition_penalty": 0.9}, "at least 1"),
+        ({"temperature": 0.0}, "above 0"),
+        ({"temperature": nan}, "above 0"),
+        ({"top_k": -1}, "at least 0"),
+        ({"top_p": 0.0}, "above 0 and at most 1"),
+        ({"top_p": 1.1}, "above 0 and at most 1"),
+        ({"n_best": 6}, "at most beam_size, 5"),
+        ({"beam_size": 2, "n_best": 3}, "at most beam_size, 2"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused_with_its_name_and_rule(changes, rule):
+    name, value = next(iter(changes.items()))
+    if "beam_size" in changes and "n_best" in changes:
+        name, value = "n_best", 3
+    with pytest.raises(SettingsError) as caught:
+        SearchOptions(**changes)
+    assert f"{name} = {value!r}" in caught.value.what
+    assert rule in caught.value.why
+    assert name in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"beam_size": 1},
+        {"n_best": 5},
+        {"length_penalty": -1.0},
+        {"min_length": 3, "max_length": 3},
+        {"sample": True, "beam_size": 1, "n_best": 7},
+        {"top_p": 1e-9, "top_k": 1_000_000},
+    ],
+    ids=str,
+)
+def test_what_makes_sense_is_taken_as_it_is(changes):
+    options = SearchOptions(**changes)
+    assert all(getattr(options, name) == value for name, value in changes.items())
+
+
+def test_the_defaults_are_the_papers():
+    """Four would be its beam (§6.1); the length penalty and the limit are its."""
+    assert SearchOptions().length_penalty == 0.6
+    assert SearchOptions().max_length is None
+
+
+@pytest.mark.parametrize("alpha", [-1.0, -0.5, 0.0, 0.6, 1.0, 2.0])
+def test_the_length_penalty_is_one_for_one_token_and_grows_as_alpha_says(alpha):
+    assert penalty(1, alpha) == 1.0
+    values = [penalty(length, alpha) for length in range(1, 30)]
+    assert values == sorted(values, reverse=alpha < 0)
+    assert penalty(7, alpha) == pytest.approx(2**alpha)
+    assert penalty(19, alpha) == pytest.approx(4**alpha)

@@ -1,0 +1,92 @@
+"""Packed linear layers: the same numbers in another layout."""
+
+import pytest
+import torch
+from torch import nn
+
+from decode.oracles import assert_same, sources, toy
+from glassformer.data.batch import pad
+from glassformer.data.tokenizer import BOS, EOS
+from glassformer.decode import packed
+from glassformer.decode.packed import PackedLinear, can_pack, pack
+from glassformer.decode.search import SearchOptions, search
+
+needs_onednn = pytest.mark.skipif(not can_pack(), reason="this torch has no oneDNN")
+CLOSE = {"rtol": 0, "atol": 1e-5}
+
+
+@needs_onednn
+@pytest.mark.parametrize("shape", [(1, 16), (5, 16), (2, 3, 16), (40, 16), (2, 1, 3, 16)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_is_the_linear_layer(shape, bias):
+    linear = nn.Linear(16, 24, bias)
+    x = torch.randn(shape)
+    with torch.inference_mode():
+        torch.testing.assert_close(PackedLinear(linear)(x), linear(x), **CLOSE)
+
+
+@needs_onednn
+def test_its_weight_is_the_one_it_was_made_of():
+    linear = nn.Linear(16, 24)
+    ours = PackedLinear(linear)
+    assert torch.equal(ours.weight, linear.weight)
+    assert torch.equal(ours.bias, linear.bias)
+    assert (ours.in_features, ours.out_features) == (16, 24)
+    assert PackedLinear(nn.Linear(16, 24, bias=False)).bias is None
+
+
+@needs_onednn
+@torch.inference_mode()
+def test_it_reads_what_is_not_laid_out_in_order():
+    linear, x = nn.Linear(16, 24), torch.randn(6, 5, 16)
+    ours = PackedLinear(linear)
+    for view in (x.transpose(0, 1), x[:, -1:], x[::2], x[:1].expand(3, -1, -1)):
+        torch.testing.assert_close(ours(view), linear(view), **CLOSE)
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"feed_forward": "swiglu", "n_kv_heads": 1, "attention_bias": True},
+        {"tie_target_output": True, "positions": "rope"},
+    ],
+    ids=str,
+)
+@torch.inference_mode()
+def test_a_packed_model_gives_the_same_logits_and_says_the_same(changes):
+    plain, ours = toy(**changes), toy(**changes)
+    ours.load_state_dict(plain.state_dict())
+    assert pack(ours) is ours
+    assert not any(isinstance(module, nn.Linear) for module in ours.modules())
+    source, target = pad(sources(4, 7, 1)), torch.randint(EOS, 12, (3, 5))
+    torch.testing.assert_close(ours(source, target), plain(source, target), **CLOSE)
+    options = SearchOptions(beam_size=3, n_best=2, max_length=8)
+    assert_same(*(search(model, source, BOS, EOS, options) for model in (ours, plain)))
+
+
+@needs_onednn
+@torch.inference_mode()
+def test_layers_are_given_their_weights_as_they_are_packed():
+    """One after the other, under their names."""
+    model, filled = toy(), []
+
+    def fill(module, name):
+        filled.append(name)
+        nn.init.constant_(module.weight, 0.5)
+
+    pack(model, fill)
+    assert "encoder.layers.0.self_attention.qkv" in filled and "output" in filled
+    assert (
+        len(set(filled)) == len(filled) == sum(isinstance(m, PackedLinear) for m in model.modules())
+    )
+    assert (model.output.weight == 0.5).all()
+
+
+def test_without_onednn_the_model_stays_as_it_is(monkeypatch):
+    monkeypatch.setattr(packed, "can_pack", lambda: False)
+    model = toy().train()
+    assert pack(model) is model
+    assert not model.training
+    assert any(isinstance(module, nn.Linear) for module in model.modules())
