@@ -28,5 +28,5 @@ def test_peak_memory_is_in_bytes_and_counts_what_is_held():
 
 
 def test_where_the_system_does_not_tell_nothing_is_made_up(monkeypatch):
-    monkeypatch.setattr(about.sys, "platform", "win32")
+    monkeypatch.setattr(about.platform, "system", lambda: "Windows")
     assert peak_memory() is None

@@ -2,4 +2,5 @@
 
 from glassformer.cli.app import main
 
-main()
+if __name__ == "__main__":  # not in the processes that `bench decode` starts
+    main()

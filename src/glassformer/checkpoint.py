@@ -10,14 +10,15 @@ Nothing here unpickles.
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load, load_file, save
+from safetensors import safe_open
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from glassformer.config import RunSettings
@@ -39,15 +40,37 @@ class TrainingState:
     values: dict[str, Any]
 
 
+class WeightsFile(Mapping[str, Tensor]):
+    """Tensors of a file by name, each mapped when it is asked for: none is kept here."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with safe_open(path, "pt") as file:
+            self.names = tuple(file.keys())
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self.names:
+            raise KeyError(name)
+        with safe_open(self.path, "pt") as file:
+            tensor: Tensor = file.get_tensor(name)
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     settings: RunSettings
-    weights: dict[str, Tensor]
+    weights: Mapping[str, Tensor]
     tokenizers: dict[str, Tokenizer] = field(default_factory=dict)  # by side; empty for a task
     training: TrainingState | None = None
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        yield WEIGHTS, save(self.weights)
+        yield WEIGHTS, save(dict(self.weights))
         yield SETTINGS, self.settings.to_toml().encode()
         for side, tokenizer in self.tokenizers.items():
             yield side + SUBWORDS, tokenizer.model
@@ -69,16 +92,16 @@ def stored_names(model: nn.Module) -> dict[str, str]:
     return {name: first[id(tensor)] for name, tensor in kept.items()}
 
 
-def set_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Put `weights_of` a like model into this one."""
-    check_weights(model, weights)
-    model.load_state_dict(weights, strict=False)  # what is tied is missing, and set by its twin
+    check_shapes(model, {name: tuple(weights[name].shape) for name in weights})
+    # Not strict: what is tied is missing, and set by its twin.
+    model.load_state_dict(dict(weights), strict=False)
 
 
-def check_weights(model: nn.Module, weights: dict[str, Tensor]) -> None:
+def check_shapes(model: nn.Module, given: dict[str, tuple[int, ...]]) -> None:
     """Refuse the weights of another model."""
     expected = {name: tuple(tensor.shape) for name, tensor in weights_of(model).items()}
-    given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     if expected != given:
         name = min(n for n in expected | given if expected.get(n) != given.get(n))
         raise CheckpointError(
@@ -142,7 +165,7 @@ def _remove(folder: Path) -> None:
 def read(folder: Path, training: bool = False) -> Checkpoint:
     """Read a checkpoint, every byte checked; with `training`, the state of its run too.
 
-    The weights are mapped from their file, not copied: whoever keeps them copies them.
+    The weights are mapped from their file as they are asked for: whoever keeps them copies them.
     """
     contents = _verified(folder, training)
     tokenizers = {
@@ -155,7 +178,7 @@ def read(folder: Path, training: bool = False) -> Checkpoint:
         values = json.loads(contents[STATE_VALUES])
         state = TrainingState(load(contents[STATE_TENSORS]), values)
     settings = RunSettings.from_toml(contents[SETTINGS].decode())
-    return Checkpoint(settings, load_file(folder / WEIGHTS), tokenizers, state)
+    return Checkpoint(settings, WeightsFile(folder / WEIGHTS), tokenizers, state)
 
 
 def average(checkpoints: Sequence[Path]) -> dict[str, Tensor]:

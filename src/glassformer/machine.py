@@ -38,13 +38,13 @@ def peak_memory() -> int | None:
 
     Linux tells it as VmHWM. Its ru_maxrss would begin with that of the process that started this.
     """
-    if sys.platform == "linux":
-        status = Path("/proc/self/status")
-        (line,) = (x for x in status.read_text().splitlines() if x.startswith("VmHWM:"))
+    system = platform.system()
+    if system == "Linux":
+        status = Path("/proc/self/status").read_text().splitlines()
+        (line,) = (line for line in status if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
-    if sys.platform == "win32":
+    if system == "Windows":
         return None
     import resource  # there is none on Windows
 
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

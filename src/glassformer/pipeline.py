@@ -26,8 +26,9 @@ from glassformer.decode.search import Hypothesis, SearchOptions, force_decode, s
 from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.model.build import Model, build
 from glassformer.model.classifier import TransformerClassifier
+from glassformer.model.init import Unset
 from glassformer.model.transformer import LanguageModel, Transformer
-from glassformer.quantize import SCALE, dequantised, is_quantised
+from glassformer.quantize import SCALE, is_quantised
 
 BATCH_TOKENS = 4_096  # cells of a batch, each hypothesis of a beam counted
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # a character spelt in bytes of which more may come
@@ -386,26 +387,32 @@ def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
 def ready(saved: Checkpoint, int8: bool = False) -> Model:
     """The checkpoint's model, laid out for inference one layer after the other.
 
-    The model begins as shapes without memory, and the weights are mapped from their file, so that
-    no more than one layer is in memory in two forms.
+    The model begins without values, and the weights are mapped from their file, so that no more
+    than one layer is in memory in two forms.
     """
-    with torch.device("meta"):
+    with Unset():
         model = build(saved.settings.model)
     weights, names = saved.weights, checkpoint.stored_names(model)
-    checkpoint.check_weights(model, {n: w for n, w in weights.items() if not n.endswith(SCALE)})
+    if is_quantised(weights) and not quantize.is_available():
+        weights = quantize.dequantise_weights(weights)
+    shapes = {name: tuple(weights[name].shape) for name in weights if not name.endswith(SCALE)}
+    checkpoint.check_shapes(model, shapes)
 
     def fill(module: nn.Module, name: str) -> None:
-        for own, parameter in module.named_parameters(recurse=False):
-            if parameter.is_meta:
-                value = dequantised(weights, names[f"{name}.{own}"]).clone()
-                setattr(module, own, nn.Parameter(value, requires_grad=False))
+        for own, _ in module.named_parameters(recurse=False):
+            stored = names[f"{name}.{own}"]
+            setattr(module, own, nn.Parameter(weights[stored], requires_grad=False))
+            if stored + SCALE in weights:
+                module.row_scale = weights[stored + SCALE]
 
-    if int8 or (is_quantised(weights) and quantize.is_available()):
+    if int8 or is_quantised(weights):
         quantize.quantize(model, fill)
     else:
         pack(model, fill)
     for name, module in model.named_modules():  # norms, positions: what is neither linear nor large
         fill(module, name)
+        for parameter in module.parameters(recurse=False):
+            parameter.data = parameter.data.clone()  # the file is let go
     return model.eval()
 
 

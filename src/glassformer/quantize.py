@@ -9,7 +9,7 @@ on the sentences beside it.
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -31,6 +31,14 @@ def quantise_rows(weight: Float[Tensor, "O I"]) -> tuple[Int[Tensor, "O I"], Flo
     """Integers and scales with weight ≈ integers · scale, each row with its own."""
     scale = weight.abs().amax(1).clamp(min=TINY) / 127
     return (weight / scale[:, None]).round().to(torch.int8), scale
+
+
+def _rows(module: nn.Linear | TokenEmbedding) -> tuple[Tensor, Tensor]:
+    """Of a layer that holds fp32, or integers and `row_scale` of a quantised checkpoint."""
+    weight = module.weight.detach()
+    if weight.dtype == torch.int8:
+        return weight, cast(Tensor, module.row_scale)
+    return quantise_rows(weight.float())
 
 
 def is_available() -> bool:
@@ -70,8 +78,7 @@ class Int8Linear(nn.Module):
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        integers, scale = quantise_rows(linear.weight.detach().float())
-        self._packed = _pack(integers, scale)
+        self._packed = _pack(*_rows(linear))
         bias = linear.bias.detach().clone() if linear.bias is not None else None
         self.register_buffer("bias", bias, persistent=False)
 
@@ -96,8 +103,8 @@ class Int8Embedding(nn.Module):
 
     def __init__(self, embedding: TokenEmbedding) -> None:
         super().__init__()
-        integers, scale = quantise_rows(embedding.weight.detach().float())
-        self.register_buffer("integers", integers, persistent=False)
+        integers, scale = _rows(embedding)
+        self.register_buffer("integers", integers.clone(), persistent=False)
         self.register_buffer("row_scale", scale * embedding.scale, persistent=False)
         self.scale = embedding.scale
 
@@ -133,7 +140,7 @@ def quantize(model: nn.Module, fill: Fill = nothing) -> nn.Module:
     return model
 
 
-def quantise_weights(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def quantise_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of `model`'s checkpoint in eight bits; the small rest stays as it is."""
     kinds = dict(model.named_modules())
     quantised: dict[str, Tensor] = {}
@@ -147,16 +154,17 @@ def quantise_weights(model: nn.Module, weights: dict[str, Tensor]) -> dict[str, 
     return quantised
 
 
-def is_quantised(weights: dict[str, Tensor]) -> bool:
+def is_quantised(weights: Mapping[str, Tensor]) -> bool:
     return any(name.endswith(SCALE) for name in weights)
-
-
-def dequantised(weights: Mapping[str, Tensor], name: str) -> Tensor:
-    """One tensor of a checkpoint in fp32, quantised or not."""
-    scale = weights.get(name + SCALE)
-    return weights[name] if scale is None else weights[name] * scale[:, None]
 
 
 def dequantise_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What `quantise_weights` made, as ordinary weights again."""
-    return {name: dequantised(weights, name) for name in weights if not name.endswith(SCALE)}
+    scales = {name: weights[name] for name in weights if name.endswith(SCALE)}
+    return {
+        name: weights[name] * scales[name + SCALE][:, None]
+        if name + SCALE in scales
+        else weights[name]
+        for name in weights
+        if name not in scales
+    }

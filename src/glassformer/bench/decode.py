@@ -1,5 +1,6 @@
 """`bench decode`: text made token by token, beside the engines that people deploy."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -10,7 +11,8 @@ import torch
 
 from glassformer import checkpoint
 from glassformer.bench import engines
-from glassformer.bench.engines import BOS, CTRANSLATE2, EOS, MARIAN, OURS, PAD, Ids, Lengths
+from glassformer.bench.alone import Alone
+from glassformer.bench.engines import BOS, CTRANSLATE2, EOS, MARIAN, OURS, PAD, Engine, Ids, Lengths
 from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.lively import lively
 from glassformer.bench.peak import memory_of
@@ -140,10 +142,12 @@ def trained_checkpoint(run: Path) -> Checkpoint:
 def measure(saved: Checkpoint, sources: Ids, lengths: Lengths, plan: Plan, tick: Tick) -> Measured:
     """All contenders in all cells; sources come in the order of their lengths."""
     names, threads = engines.able(saved), torch.get_num_threads()
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         engines.write(saved, names, folder, max(lengths.longest, len(sources[-1])) + 1)
-        contenders = {name: engines.load(name, folder, threads) for name in names}
+        contenders: dict[str, Engine] = {
+            name: stack.enter_context(Alone(name, folder, threads)) for name in names
+        }
         check_same_text(saved, contenders, spread(sources, plan.slow_sentences), lengths)
         races = {
             cell: race(contenders, sources, cell, lengths, plan.rounds, plan.slow_sentences, tick)
@@ -184,6 +188,7 @@ def notes(plan: Plan, done: Measured) -> list[str]:
     if MARIAN not in done.contenders:
         marian = "Hugging Face is left out: its Marian has no such architecture."
     return [
+        "Each contender runs in a process of its own, in turns with the others.",
         "All contenders hold the same weights; those in fp32 say the same, greedily (checked).",
         "Loading and tokenisation are left out; beams rank by probability alone.",
         f"CTranslate2 {version('ctranslate2')} with the library of its own choice.",

@@ -1,6 +1,6 @@
 """`glassformer quantize`: a checkpoint in eight bits, and what that costs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,7 +112,7 @@ def quantised(saved: "Checkpoint") -> "Checkpoint":
     return Checkpoint(saved.settings, weights, saved.tokenizers)
 
 
-def largest_error(weights: "dict[str, Tensor]", small: "dict[str, Tensor]") -> str:
+def largest_error(weights: "Mapping[str, Tensor]", small: "Mapping[str, Tensor]") -> str:
     from glassformer.quantize import dequantise_weights
 
     again = dequantise_weights(small)

@@ -56,8 +56,8 @@ def _stopped_at(
 
 def _compare(whole: Checkpoint, resumed: Checkpoint, stop: int) -> None:
     assert whole.training is not None and resumed.training is not None, "runs save their state"
-    a = whole.weights | whole.training.tensors
-    b = resumed.weights | resumed.training.tensors
+    a = dict(whole.weights) | whole.training.tensors
+    b = dict(resumed.weights) | resumed.training.tensors
     different = [name for name in a.keys() | b.keys() if not _same(a.get(name), b.get(name))]
     if different:
         raise TrainingError(
