@@ -25,6 +25,7 @@ from glassformer.config import ModelSettings, RunSettings
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import CheckpointError
 from glassformer.model.build import build
+from glassformer.quantize import quantise_weights
 from train.runs import PAIRS, assert_equal, debris, steps, unexpected
 
 SOURCES = sorted(Path(glassformer.__file__).parent.rglob("*.py"))
@@ -319,3 +320,11 @@ def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> No
         write(some(), tmp_path / "file" / "step-1")
     assert "checkpoints before it are whole" in caught.value.why
     assert "--resume" in caught.value.remedy
+
+
+def test_quantised_checkpoints_are_not_averaged(tmp_path):
+    model = build("tiny", vocab_size=50)
+    small = quantise_weights(model, weights_of(model))
+    write(Checkpoint(RunSettings(), small), tmp_path / "int8")
+    with pytest.raises(CheckpointError, match="is quantised, and cannot be averaged"):
+        average([tmp_path / "int8"])

@@ -649,3 +649,10 @@ def test_padding_is_no_word_of_any_vocabulary():
     """The ids of texts never hold it, so that it can be told from them."""
     for tokenizer in TOKENIZERS.values():
         assert PAD not in {i for ids in tokenizer.encode([*ENGLISH, *FRENCH, "<pad>"]) for i in ids}
+
+
+def test_each_text_has_its_own_prefix_or_target(translator):
+    with pytest.raises(InputError, match="2 texts were given with 1 prefixes"):
+        translator.n_best(ENGLISH[:2], SearchOptions(), ["un"])
+    with pytest.raises(InputError, match="2 texts were given with 1 targets"):
+        translator.score(ENGLISH[:2], FRENCH[:1])

@@ -186,6 +186,12 @@ def average(checkpoints: Sequence[Path]) -> dict[str, Tensor]:
     total: dict[str, Tensor] = {}
     for folder in checkpoints:
         for name, tensor in read(folder).weights.items():
+            if not tensor.is_floating_point():
+                raise CheckpointError(
+                    f"{folder.name} is quantised, and cannot be averaged.",
+                    "Its integers mean something with their own scales only.",
+                    "Average the checkpoints that it was made from, then quantise the average.",
+                )
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(checkpoints)).float() for name, tensor in total.items()}
 

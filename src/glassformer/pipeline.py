@@ -122,7 +122,8 @@ class Translator:
         first text among all: what is drawn at random for a text depends on the seed and its number.
         """
         sources = _read(self.source_tokenizer, texts, self.max_length, truncate)
-        begun = self.target_tokenizer.encode(prefixes or [""] * len(texts))
+        begun = self.target_tokenizer.encode([""] * len(texts) if prefixes is None else prefixes)
+        _check_counts(texts, begun, "prefixes")
 
         def answer(indices: Ids) -> list[list[Translation]]:
             source = pad([[*sources[i], EOS] for i in indices])
@@ -149,6 +150,7 @@ class Translator:
         """
         sources = _read(self.source_tokenizer, texts, self.max_length, truncate)
         wanted = self.target_tokenizer.encode(targets)
+        _check_counts(texts, wanted, "targets")
 
         def answer(indices: Ids) -> list[tuple[float, int]]:
             source = pad([[*sources[i], EOS] for i in indices])
@@ -283,10 +285,19 @@ def _read(tokenizer: Tokenizer, texts: Sequence[str], longest: int, truncate: bo
             raise DataError(
                 f"{where} has {len(ids):,} subwords: {texts[number][:40]!r}…",
                 f"The model was trained on texts of up to {longest}; beyond that it is untested.",
-                "Split it into sentences (split=True, or --split), or cut it (truncate=True, or "
-                "--truncate).",
+                "Give it in shorter pieces (a translator splits: split=True, --split), or cut it: "
+                "truncate=True, --truncate.",
             )
     return [ids[:longest] for ids in rows]
+
+
+def _check_counts(texts: Sequence[str], others: Sequence[Ids], what: str) -> None:
+    if len(texts) != len(others):
+        raise InputError(
+            f"{len(texts)} texts were given with {len(others)} {what}.",
+            "Each text has one of its own.",
+            f"Give as many {what} as texts; an empty one where there is none.",
+        )
 
 
 def _in_batches(
@@ -434,4 +445,5 @@ def _ensemble(members: Sequence[Translator | Classifier | Generator]) -> Transla
                 "Train them on one data set with one vocabulary: the same [data] settings.",
             )
     tokenizers = {"source": first.source_tokenizer, "target": first.target_tokenizer}
-    return Translator([t.model for t in translators], tokenizers, first.settings)
+    shortest = min(translators, key=lambda translator: translator.max_length)
+    return Translator([t.model for t in translators], tokenizers, shortest.settings)

@@ -344,3 +344,10 @@ def test_a_vocabulary_of_thousands_is_searched_in_chunks_to_the_same_end():
     found = find(model, questions, beam_size=2, n_best=2, max_length=4)
     expected = [beam(after(model, source), 2, 4, n=2) for source in questions]
     assert_same(found, expected)
+
+
+@pytest.mark.parametrize("way", [{"beam_size": 1}, {"beam_size": 3}], ids=str)
+def test_learned_positions_end_an_answer_where_their_table_ends(way):
+    model = toy(positions="learned", max_positions=9)
+    (found,), *_ = search(model, pad(sources(5)), BOS, 99, SearchOptions(**way))
+    assert len(found.ids) == 9 and not found.complete

@@ -1,13 +1,9 @@
 """What a search is asked for, and what it answers."""
 
 from dataclasses import dataclass
-from typing import TypeVar
-
-from torch import Tensor
+from math import isfinite
 
 from glassformer.errors import SettingsError
-
-Number = TypeVar("Number", int, Tensor)
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,7 @@ class SearchOptions:
     def __post_init__(self) -> None:
         _require(self.beam_size >= 1, "beam_size", self.beam_size, "at least 1")
         _require(self.n_best >= 1, "n_best", self.n_best, "at least 1")
+        _require(isfinite(self.length_penalty), "length_penalty", self.length_penalty, "a number")
         _require(self.min_length >= 0, "min_length", self.min_length, "at least 0")
         _require(self.no_repeat_ngram >= 0, "no_repeat_ngram", self.no_repeat_ngram, "at least 0")
         _require(

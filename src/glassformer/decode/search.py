@@ -84,7 +84,9 @@ class _Start:
         prefixes = prefixes or [()] * batch
         pad_id = models[0].pad_id
         self.options = options
-        self.limits = _limits(source, prefixes, pad_id, options)
+        tables = [m.decoder.positions.longest for m in models]
+        room = min((table for table in tables if table is not None), default=None)
+        self.limits = _limits(source, prefixes, pad_id, options).clamp(max=room)
         forced = _padded(prefixes, -1)
         self.rules = Constraints(options, eos, torch.tensor([pad_id, bos]), forced)
         common = min(min(map(len, prefixes)), int(self.limits.min()) - 1)

@@ -23,6 +23,8 @@ BASE = 10_000.0  # the longest wavelength is 2π times this, in the paper and in
 class NoPositions(nn.Module):
     """No scheme at all, and the plain default of all three seams."""
 
+    longest: int | None = None  # positions that there are; None: any number
+
     def embed(
         self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "T"]
     ) -> Float[Tensor, "B T D"]:
@@ -83,6 +85,7 @@ class LearnedPositions(NoPositions):
     def __init__(self, d_model: int, max_positions: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_positions, d_model))
+        self.longest = max_positions
 
     def embed(
         self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "T"]

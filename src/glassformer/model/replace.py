@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-Convert = Callable[
-    [nn.Module, str], nn.Module | None
-]  # of a module and its name: its heir
+Convert = Callable[[nn.Module, str], nn.Module | None]  # of a module and its name: its heir
 Fill = Callable[[nn.Module, str], None]  # gives a module of this name its weights
 
 
