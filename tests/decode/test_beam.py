@@ -107,7 +107,7 @@ def test_a_beam_of_one_is_greedy_search(seeds, limits, sharpness):
     limits = limits[: len(trees)]
     _, found = run(trees, limits, options)
     session, arguments = beginning(trees, limits, options)
-    greedy = OneByOne(*arguments, likeliest)
+    greedy = OneByOne(*arguments, choose=likeliest)
     for _ in greedy.steps(session.logits()):
         pass
     assert_same(found, greedy.found)

@@ -24,7 +24,7 @@ def walk(trees, limits, options, choose):
     prefixes = torch.empty(batch, 0, dtype=torch.long)
     rules = Constraints(options, EOS, torch.tensor([PAD, BOS]), prefixes)
     nothing = torch.zeros(batch, dtype=torch.double)
-    one = OneByOne(session, rules, options, torch.tensor(limits), prefixes, nothing, choose)
+    one = OneByOne(session, rules, options, torch.tensor(limits), prefixes, nothing, choose=choose)
     steps = list(one.steps(session.logits()))
     return session, one.found, steps
 

@@ -1,18 +1,17 @@
 """Token by token, each decided at once: the likeliest (greedy), or one drawn at random."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from glassformer.decode.constraints import Constraints
-from glassformer.decode.options import Hypothesis, SearchOptions, penalty
-from glassformer.decode.session import Session
+from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.decode.top_k import top_k
+from glassformer.decode.walk import Walk
 
 Chooser = Callable[[Tensor, Tensor], Tensor]  # logits (B, W, V), sentences (B,) -> ids (B, W)
-CROWDED = 4
 
 
 def likeliest(logits: Float[Tensor, "B W V"], sentences: Tensor) -> Int[Tensor, "B W"]:
@@ -60,38 +59,26 @@ def _generator(seed: int, number: int) -> torch.Generator:
     return torch.Generator().manual_seed((seed * 0x9E3779B97F4A7C15 + number) % 2**63)
 
 
-class OneByOne:
-    """One batch, `width` hypotheses per sentence that know nothing of each other."""
+class OneByOne(Walk):
+    """`width` hypotheses per sentence that know nothing of each other."""
 
-    def __init__(
-        self,
-        session: Session,
-        rules: Constraints,
-        options: SearchOptions,
-        limits: Int[Tensor, "B"],
-        said: Int[Tensor, "B T"],
-        log_probs: Float[Tensor, "B"],
-        choose: Chooser,
-    ) -> None:
-        self.session, self.rules, self.options, self.limits = session, rules, options, limits
-        self.choose = choose
-        self.said = said[:, None].repeat(1, session.width, 1)  # (B, W, T)
-        self.log_probs = log_probs[:, None].repeat(1, session.width)
-        self.ended = torch.zeros(len(said), session.width, dtype=torch.bool)
-        self.sentences = torch.arange(len(said))
-        self.found: list[list[Hypothesis]] = [[] for _ in said]
+    def __init__(self, *start: Any, choose: Chooser) -> None:
+        super().__init__(*start)
+        self.choose, width = choose, self.session.width
+        self.said, self.log_probs = self.said.repeat(1, width, 1), self.log_probs.repeat(1, width)
+        self.silent = torch.zeros_like(self.log_probs, dtype=torch.bool)  # (B, W): has ended
+        self.found: list[list[Hypothesis]] = [[] for _ in self.sentences]
 
     def steps(self, logits: Float[Tensor, "B W V"]) -> Iterator[Tensor]:
         """Go to the end of every sentence; what was said last, (B, W), at every step."""
-        logits = logits.expand(-1, self.session.width, -1)
+        logits = logits.repeat(1, self.session.width, 1)
         while True:
-            tokens = self.advance(logits.clone() if logits.stride(1) == 0 else logits)
+            tokens = self.advance(logits)
             yield tokens
-            done = self.ended.all(1)
-            if done.all():
+            self.done = self.silent.all(1)
+            if self.done.all():
                 return
-            if done.sum() * CROWDED >= len(done):
-                tokens = self.let_go((~done).nonzero().flatten(), tokens)
+            tokens, self.silent = self.let_go(tokens, self.silent)
             logits = self.session.step(tokens)
 
     def advance(self, logits: Float[Tensor, "B W V"]) -> Int[Tensor, "B W"]:
@@ -99,27 +86,11 @@ class OneByOne:
         self.rules.apply(logits, self.said)
         tokens = self.choose(logits, self.sentences)
         self.log_probs = self.log_probs + logits.gather(-1, tokens[..., None]).squeeze(-1) - norm
-        ends = tokens == self.rules.eos
-        last = (self.limits == self.said.size(-1) + 1)[:, None]
-        for b, w in ((ends | last) & ~self.ended).nonzero().tolist():
-            self.finish(b, w, int(tokens[b, w]))
-        self.ended |= ends | last
+        ends = (tokens == self.rules.eos) | self.at_the_limit[:, None]
+        for b, w in (ends & ~self.silent).nonzero().tolist():
+            said, log_probability = self.said[b, w].tolist(), float(self.log_probs[b, w])
+            ended = self.ended(said, int(tokens[b, w]), log_probability)
+            self.found[int(self.sentences[b])].append(ended)
+        self.silent |= ends
         self.said = torch.cat((self.said, tokens[..., None]), -1)
         return tokens
-
-    def finish(self, row: int, hypothesis: int, token: int) -> None:
-        said, log_probability = self.said[row, hypothesis].tolist(), self.log_probs[row, hypothesis]
-        complete = token == self.rules.eos
-        ids = said if complete else [*said, token]
-        score = float(log_probability) / penalty(len(said) + 1, self.options.length_penalty)
-        found = Hypothesis(ids, float(log_probability), score, complete)
-        self.found[int(self.sentences[row])].append(found)
-
-    def let_go(self, going: Tensor, tokens: Tensor) -> Tensor:
-        self.session.keep(going)
-        self.rules.keep(going)
-        self.said, self.log_probs, self.ended = (
-            x[going] for x in (self.said, self.log_probs, self.ended)
-        )
-        self.sentences, self.limits = self.sentences[going], self.limits[going]
-        return tokens[going]

@@ -1,6 +1,7 @@
 """Ids in, ids out: one door to greedy search, beam search and sampling."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -84,9 +85,10 @@ class _Start:
         prefixes = prefixes or [()] * batch
         pad_id = models[0].pad_id
         self.options = options
-        tables = [m.decoder.positions.longest for m in models]
-        room = min((table for table in tables if table is not None), default=None)
-        self.limits = _limits(source, prefixes, pad_id, options).clamp(max=room)
+        self.limits = _limits(source, prefixes, pad_id, options)
+        for model in models:
+            if model.decoder.positions.longest is not None:
+                self.limits = self.limits.clamp(max=model.decoder.positions.longest)
         forced = _padded(prefixes, -1)
         self.rules = Constraints(options, eos, torch.tensor([pad_id, bos]), forced)
         common = min(min(map(len, prefixes)), int(self.limits.min()) - 1)
@@ -101,18 +103,13 @@ class _Start:
     def one_by_one(self, numbers: Sequence[int] | None) -> OneByOne:
         names = list(numbers) if numbers is not None else list(range(len(self.said)))
         choose = Sampler(self.options, names) if self.options.sample else likeliest
-        return OneByOne(
-            self.session,
-            self.rules,
-            self.options,
-            self.limits,
-            self.said,
-            self.log_probs,
-            choose,
-        )
+        return OneByOne(*self._walk(), choose=choose)
 
     def beam(self) -> Beam:
-        return Beam(self.session, self.rules, self.options, self.limits, self.said, self.log_probs)
+        return Beam(*self._walk())
+
+    def _walk(self) -> tuple[Any, ...]:
+        return self.session, self.rules, self.options, self.limits, self.said, self.log_probs
 
 
 def _limits(
