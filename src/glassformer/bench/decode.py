@@ -51,12 +51,13 @@ class Plan:
     length: int = 24
     cells: tuple[Cell, ...] = (Cell(1, 1), Cell(1, 4), Cell(32, 1), Cell(32, 4))
     rounds: int = 3
+    quick_rounds: int = 5  # for each round of single sentences: batches take a fraction of its time
     slow_sentences: int = 8  # of Hugging Face's `generate`, which would take most of the time
 
     @classmethod
     def quick(cls) -> "Plan":
         """The same measurements in seconds: for tests, not for figures."""
-        return cls("tiny", 200, 4, 5, 6, (Cell(1, 1), Cell(4, 2)), 1, 2)
+        return cls("tiny", 200, 4, 5, 6, (Cell(1, 1), Cell(4, 2)), 1, 1, 2)
 
     @classmethod
     def trained(cls, rounds: int) -> "Plan":
@@ -64,10 +65,13 @@ class Plan:
         cells = (Cell(1, 1), Cell(1, 5), Cell(32, 1), Cell(32, 5))
         return cls(cells=cells, rounds=rounds, slow_sentences=64)
 
+    def rounds_of(self, cell: Cell) -> int:
+        return self.rounds * (1 if cell.batch == 1 else self.quick_rounds)
+
     @property
     def steps(self) -> int:
         """Turns of each contender, and a measurement of its memory."""
-        return 5 * (len(self.cells) * (self.rounds + 1) + 1)
+        return 5 * (sum(self.rounds_of(cell) + 1 for cell in self.cells) + 1)
 
 
 class Measured(NamedTuple):
@@ -150,7 +154,15 @@ def measure(saved: Checkpoint, sources: Ids, lengths: Lengths, plan: Plan, tick:
         }
         check_same_text(saved, contenders, spread(sources, plan.slow_sentences), lengths)
         races = {
-            cell: race(contenders, sources, cell, lengths, plan.rounds, plan.slow_sentences, tick)
+            cell: race(
+                contenders,
+                sources,
+                cell,
+                lengths,
+                plan.rounds_of(cell),
+                plan.slow_sentences,
+                tick,
+            )
             for cell in plan.cells
         }
         memory = memory_table(names, folder, sources, plan.cells[-1], lengths, tick)
