@@ -56,7 +56,7 @@ class Translator:
         tokenizers: dict[str, Tokenizer],
         settings: RunSettings,
     ) -> None:
-        self.models = [model] if isinstance(model, Transformer) else list(model)
+        self.models = list(model) if isinstance(model, Sequence) else [model]
         for one in self.models:
             one.eval()
         self.settings = settings
