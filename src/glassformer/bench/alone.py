@@ -4,17 +4,15 @@ Each library brings its own copy of OpenMP. In one process the threads of one sl
 to half its speed and less, even while it waits; in two they take turns fairly.
 """
 
-from contextlib import AbstractContextManager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 
 from glassformer.bench import engines
 from glassformer.bench.engines import Ids, Lengths
 
 
-class Alone(AbstractContextManager["Alone"]):
+class Alone:
     """An `Engine`: what it is asked goes through a pipe, and the answer comes back."""
 
     def __init__(self, name: str, folder: Path, threads: int) -> None:
@@ -30,12 +28,7 @@ class Alone(AbstractContextManager["Alone"]):
         said: Ids = self._pipe.recv()
         return said
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._pipe.close()
         self._process.join()
 

@@ -1,6 +1,6 @@
 """`bench decode`: text made token by token, beside the engines that people deploy."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -150,7 +150,7 @@ def measure(saved: Checkpoint, sources: Ids, lengths: Lengths, plan: Plan, tick:
         folder = Path(name)
         engines.write(saved, names, folder, max(lengths.longest, len(sources[-1])) + 1)
         contenders: dict[str, Engine] = {
-            name: stack.enter_context(Alone(name, folder, threads)) for name in names
+            name: stack.enter_context(closing(Alone(name, folder, threads))) for name in names
         }
         check_same_text(saved, contenders, spread(sources, plan.slow_sentences), lengths)
         races = {

@@ -6,7 +6,6 @@ comes when the lines before it have been answered.
 """
 
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from gzip import GzipFile
@@ -14,6 +13,7 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from glassformer.data.corpus import opened
 from glassformer.errors import DataError, GlassformerError, InputError, SettingsError
 
 if TYPE_CHECKING:
@@ -81,16 +81,8 @@ def _of_arguments(texts: list[str]) -> list[Raw]:
 
 
 def _of_file(path: Path) -> Iterator[list[Raw]]:
-    try:
-        with path.open("rb") as file:
-            packed = file.peek(2).startswith(b"\x1f\x8b")
-            yield from _of_stream(GzipFile(fileobj=file) if packed else file, str(path))
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
-            "A text is a file that can be opened, and unpacked to its end if it is gzipped.",
-            "Check its name; if it is damaged, fetch or make it again.",
-        ) from None
+    with opened(path) as stream:
+        yield from _of_stream(stream, str(path))
 
 
 def _of_standard_input() -> Iterator[list[Raw]]:

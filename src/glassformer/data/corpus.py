@@ -10,6 +10,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from gzip import GzipFile
 from io import BufferedReader, TextIOWrapper
@@ -121,7 +122,9 @@ class Corpus:
             raise DataError(
                 f"{self.files}: {report}.",
                 "\n        ".join(report.examples) or "A text without a row is none.",
-                "Mend the text, or go on without its bad rows: --skip-bad (skip_bad=True).",
+                "Mend the text, or go on without its bad rows: --skip-bad (skip_bad=True)."
+                if report.rows
+                else "Name a file that holds text.",
             )
 
     def _checked(self, row: Row) -> Row | Bad:
@@ -156,13 +159,19 @@ def _lines(path: Path) -> Iterator[str]:
 
     Bytes that are not UTF-8 become lone surrogates: they spoil their own row, not the whole file.
     """
+    with opened(path) as stream:
+        _refuse_binary(path, stream)
+        with TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="\n") as text:
+            yield from text
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BufferedReader | GzipFile]:
+    """The bytes of a file, unpacked if it is gzipped; why it cannot be read, in one block."""
     try:
         with path.open("rb") as file:
             packed = file.peek(2).startswith(b"\x1f\x8b")
-            stream = GzipFile(fileobj=file) if packed else file
-            _refuse_binary(path, stream)
-            with TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="\n") as text:
-                yield from text
+            yield GzipFile(fileobj=file) if packed else file
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
