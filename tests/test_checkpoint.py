@@ -14,8 +14,10 @@ from glassformer.checkpoint import (
     Checkpoint,
     RunFolder,
     TrainingState,
+    adopt_weights,
     average,
     find,
+    origin,
     read,
     set_weights,
     weights_of,
@@ -135,6 +137,136 @@ def test_weights_of_another_model_name_the_tensor_and_change_nothing(
     assert expected in caught.value.why
     assert "settings that lie in its folder" in caught.value.remedy
     assert_equal(weights_of(model), before)
+
+
+# One that begins with another's
+
+
+def words(**changes: object) -> nn.Module:
+    """What a classifier may begin with."""
+    return build(TOY, kind="masked-language-model", **changes)
+
+
+def frozen(model: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in weights_of(model).items()}
+
+
+@pytest.mark.parametrize("kind", ["classifier", "translator", "tagger", "masked-language-model"])
+def test_what_two_models_have_in_common_is_adopted_and_the_rest_is_left(kind: str) -> None:
+    other, model = words(), build(TOY, kind=kind)
+    before, given = frozen(model), frozen(other)
+    adopt_weights(model, given)
+    after = weights_of(model)
+    encoder = {name for name in after if name.startswith("encoder.")}
+    assert encoder == {name for name in given if name.startswith("encoder.")}
+    assert_equal({n: after[n] for n in encoder}, {n: given[n] for n in encoder})
+    rest = after.keys() - encoder
+    assert_equal({n: after[n] for n in rest}, {n: before[n] for n in rest})
+    assert_equal(given, frozen(other))  # what was given is as it was, and its own
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_table_that_is_shared_is_adopted_for_all_who_share_it() -> None:
+    other, model = words(), build(TOY)
+    adopt_weights(model, weights_of(other))
+    assert model.decoder.embedding.weight is model.encoder.embedding.weight is model.output.weight
+    assert torch.equal(model.output.weight, other.output.weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "named", "there", "here"),
+    [
+        ({"vocab_size": 12}, "encoder.embedding.weight", "(12, 8)", "(11, 8)"),
+        ({"d_ff": 16}, "encoder.layers.0.feed_forward.expand.weight", "(16, 8)", "(8, 8)"),
+    ],
+)
+def test_weights_of_another_shape_are_not_begun_with_and_change_nothing(
+    change: dict[str, object], named: str, there: str, here: str
+) -> None:
+    model = build(TOY, kind="classifier")
+    before = frozen(model)
+    with pytest.raises(CheckpointError, match="cannot begin with those weights") as caught:
+        adopt_weights(model, weights_of(words(**change)))
+    assert f"{named} is {there} there" in caught.value.what and here in caught.value.why
+    assert "[model] of both recipes" in caught.value.remedy
+    assert "train.start_from" in caught.value.remedy
+    assert_equal(weights_of(model), before)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_that_has_nothing_in_common_is_not_begun_with(tied: bool) -> None:
+    """But an output, which without its stack says nothing."""
+    other = build(TOY, kind="language-model", tie_target_output=tied)
+    with pytest.raises(CheckpointError, match=r"encoder\.embedding\.weight is absent there"):
+        adopt_weights(words(tie_target_output=tied), weights_of(other))
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_an_output_over_other_answers_is_left_where_it_is(n_classes: int) -> None:
+    model = build(TOY, kind="classifier", n_classes=n_classes)
+    for other in (words(tie_target_output=False), build(TOY, kind="classifier", n_classes=3)):
+        before = frozen(model)["output.weight"]
+        adopt_weights(model, weights_of(other))
+        assert torch.equal(model.output.weight, before)
+        assert torch.equal(model.encoder.embedding.weight, other.encoder.embedding.weight)
+
+
+def test_a_model_that_answers_the_same_goes_on_with_all_of_it() -> None:
+    for changes in ({"kind": "classifier"}, {"tie_target_output": False}, {"kind": "tagger"}):
+        other, model = build(TOY, **changes), build(TOY, **changes)
+        adopt_weights(model, weights_of(other))
+        assert_equal(weights_of(model), weights_of(other))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"encoder_layers": 2},
+        {"residual": "post-norm"},
+        {"norm": "rms-norm"},
+        {"positions": "learned"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("which", ["there", "here"])
+def test_an_encoder_is_adopted_whole_or_not_at_all(change: dict[str, object], which: str) -> None:
+    changes = {"there": {}, "here": {}} | {which: change}
+    model = build(TOY, kind="classifier", **changes["here"])
+    before = frozen(model)
+    with pytest.raises(CheckpointError, match="cannot begin with those weights") as caught:
+        adopt_weights(model, weights_of(words(**changes["there"])))
+    assert "encoder." in caught.value.what and "absent" in str(caught.value)
+    assert_equal(weights_of(model), before)
+
+
+def test_a_run_has_an_origin_if_it_names_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    run = RunFolder(tmp_path / "words")
+    for step in (1, 2):
+        content = some(float(step), tokenizers={"joint": tokenizer}, training=STATE)
+        run.save(content, step, is_best=step == 1, keep=2)
+    assert origin(RunSettings()) is None
+    for place, value in {"words": 1.0, "words/latest": 2.0, "words/step-00000002": 2.0}.items():
+        found = origin(RunSettings.of(train={"start_from": str(tmp_path / place)}))
+        assert found is not None and found.training is None
+        assert_equal(found.weights, some(value).weights)
+        assert found.tokenizers["joint"].fingerprint == tokenizer.fingerprint
+
+
+def test_an_origin_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        origin(RunSettings.of(train={"start_from": str(tmp_path / "absent")}))
+    assert f"train.start_from = {str(tmp_path / 'absent')!r}" in caught.value.what
+    assert f"glassformer train RECIPE.toml --run {tmp_path / 'absent'}" in caught.value.remedy
+
+
+def test_a_quantised_run_is_not_begun_with(tmp_path: Path) -> None:
+    """Its integers would pass for weights: they have the right shapes."""
+    model = build(TOY, kind="masked-language-model", vocab_size=20)
+    small = quantise_weights(model, weights_of(model))
+    write(Checkpoint(RunSettings(), small), tmp_path / "int8")
+    with pytest.raises(CheckpointError, match="is quantised") as caught:
+        origin(RunSettings.of(train={"start_from": str(tmp_path / "int8")}))
+    assert "made from" in caught.value.remedy
 
 
 def test_an_average_is_the_mean_of_the_weights(tmp_path: Path) -> None:

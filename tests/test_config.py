@@ -140,8 +140,10 @@ def test_any_settings_are_the_same_after_a_trip_through_toml(s):
 def test_a_recipe_of_several_sections_is_the_same_after_a_trip_through_toml():
     recipe = RunSettings(
         model=PRESETS["modern"],
-        data=DataSettings(name="files", train=("a.en", "a.fr"), labels=("good", "bad")),
-        train=TrainSettings(max_minutes=2.5, patience=None),
+        data=DataSettings(
+            name="files", train=("a.en", "a.fr"), labels=("good", "bad"), fold_case=True, hidden=0.2
+        ),
+        train=TrainSettings(max_minutes=2.5, patience=None, start_from="runs/words"),
     )
     assert RunSettings.from_toml(recipe.to_toml()) == recipe
     assert RunSettings.from_toml("[model]\nd_model = 64").model == ModelSettings(d_model=64)

@@ -230,6 +230,8 @@ def test_a_head_over_a_few_classes_stays_as_it_is(kind):
         {"positions": "relative", "attention_bias": True},
         {"kind": "language-model"},
         {"kind": "classifier"},
+        {"kind": "masked-language-model"},
+        {"kind": "masked-language-model", "tie_target_output": False},
     ],
     ids=str,
 )

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.checkpoint import adopt_weights, weights_of
 from glassformer.config import RunSettings
+from glassformer.data.prepare import check
+from glassformer.model.build import build
+from glassformer.model.init import Unset
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -52,3 +56,20 @@ def test_every_recipe_reads_and_begins_with_what_it_is(recipe: Path) -> None:
     text = recipe.read_text()
     assert text.startswith("# ")
     RunSettings.from_toml(text)
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda p: p.name)
+def test_the_settings_of_every_recipe_go_together_and_with_where_it_starts_from(
+    recipe: Path,
+) -> None:
+    settings = RunSettings.from_toml(recipe.read_text())
+    check(settings)
+    with Unset():  # shapes are all that counts
+        model = build(settings.model)
+        if settings.train.start_from is None:
+            return
+        name = Path(settings.train.start_from).name  # where `glassformer train` puts that run
+        before = RunSettings.from_toml((ROOT / "recipes" / f"{name}.toml").read_text())
+        adopt_weights(model, weights_of(build(before.model)))
+    assert settings.data.fold_case == before.data.fold_case
+    assert settings.data.subwords == before.data.subwords

@@ -10,7 +10,7 @@ Nothing here unpickles.
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -97,6 +97,34 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     check_shapes(model, {name: tuple(weights[name].shape) for name in weights})
     # Not strict: what is tied is missing, and set by its twin.
     model.load_state_dict(dict(weights), strict=False)
+
+
+def adopt_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Put in the stacks that this model and another have in common, each whole: an encoder, say.
+
+    An output over other answers than the new model's is left where it is.
+    """
+    own = weights_of(model)
+    stacks = _stacks(own) & _stacks(weights) or _stacks(own)
+    mine, theirs = (
+        {name: tuple(w[name].shape) for name in w if name.partition(".")[0] in stacks}
+        for w in (own, weights)
+    )
+    if mine != theirs:
+        name = next(n for n in mine | theirs if mine.get(n) != theirs.get(n))
+        raise CheckpointError(
+            f"The run cannot begin with those weights: {name} is {theirs.get(name, 'absent')} "
+            "there.",
+            f"In the new model it is {mine.get(name, 'absent')}.",
+            "Give [model] of both recipes the same shape, or leave train.start_from out.",
+        )
+    for name, tensor in own.items():
+        if name in weights and weights[name].shape == tensor.shape:
+            tensor.copy_(weights[name])
+
+
+def _stacks(names: Iterable[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names} - {"output"}
 
 
 def check_shapes(model: nn.Module, given: dict[str, tuple[int, ...]]) -> None:
@@ -311,3 +339,25 @@ def find(path: Path) -> Path:
     """The checkpoint that a user means: the folder itself, or a run's best, or its latest."""
     candidates = [path, path / "best", path / "latest", *reversed(RunFolder(path).steps())]
     return next((c for c in candidates if (c / MANIFEST).is_file()), path)
+
+
+def origin(settings: RunSettings) -> Checkpoint | None:
+    """The checkpoint whose subwords and encoder a run begins with, if it starts from another."""
+    place = settings.train.start_from
+    if place is None:
+        return None
+    folder = find(Path(place))
+    if not _is_whole(folder):
+        raise CheckpointError(
+            f"train.start_from = {place!r} names no run.",
+            "This one begins with the subwords and the encoder of that one.",
+            f"Train that one first: glassformer train RECIPE.toml --run {place}.",
+        )
+    before = read(folder)
+    if not all(before.weights[name].is_floating_point() for name in before.weights):
+        raise CheckpointError(
+            f"train.start_from = {place!r} is quantised, and cannot be learned on from.",
+            "Its weights are in eight bits, and what they were before is not in it.",
+            "Name the run that it was made from.",
+        )
+    return before

@@ -76,7 +76,9 @@ def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str
 class ModelSettings(Settings):
     """Everything that decides a model's architecture. `model/build.py` alone reads it."""
 
-    kind: Literal["translator", "language-model", "classifier", "tagger"] = "translator"
+    kind: Literal[
+        "translator", "language-model", "masked-language-model", "classifier", "tagger"
+    ] = "translator"
 
     vocab_size: Count = 8_000
     source_vocab_size: Count | None = None  # None: the same vocabulary as the target's
@@ -165,6 +167,7 @@ class DataSettings(Settings):
     train: tuple[str, ...] = ()  # of "files": a path per side, or one TSV, CSV or JSONL
     valid: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    train_split: str = "train"  # of a named set
     skip_bad: bool = False
     labels: tuple[str, ...] = ()  # of a classifier, found in its training text
 
@@ -175,8 +178,10 @@ class DataSettings(Settings):
 
     subwords: Literal["bpe", "unigram"] = "bpe"
     joint_vocabulary: bool = True
+    fold_case: bool = False  # capitals are read as small letters
     subword_sampling: Share = 0.0  # 0: every text is always split the same way
-    max_length: Count = 256  # subwords of a side; longer examples are left out and counted
+    hidden: Share = 0.0  # of the subwords that are read: what a masked language model must guess
+    max_length: Count = 256  # subwords of a side; longer pairs are left out, other texts cut
     batch_tokens: Count = 4_096  # cells of a batch on its longer side, padding counted
 
 
@@ -184,6 +189,7 @@ class TrainSettings(Settings):
     """How the weights are found."""
 
     seed: Annotated[int, Field(ge=0)] = 1
+    start_from: str | None = None  # a run whose subwords and encoder this one begins with
     threads: Count = 2
     max_steps: Count = 10_000  # also where a falling schedule ends
     max_minutes: Annotated[float, Field(gt=0)] | None = None

@@ -30,7 +30,7 @@ TINY = 1e-30  # a row of zeros has no scale
 def quantise_rows(weight: Float[Tensor, "O I"]) -> tuple[Int[Tensor, "O I"], Float[Tensor, "O"]]:
     """Integers and scales with weight ≈ integers · scale, each row with its own."""
     scale = weight.abs().amax(1).clamp(min=TINY) / 127
-    return (weight / scale[:, None]).round().to(torch.int8), scale
+    return (weight / scale[:, None]).round_().to(torch.int8), scale
 
 
 def _rows(module: nn.Linear | TokenEmbedding) -> tuple[Tensor, Tensor]:

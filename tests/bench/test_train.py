@@ -7,6 +7,7 @@ import pytest
 
 from glassformer.bench.train import OURS, Plan, bench_train, bucketed_batches, shuffled_batches
 from glassformer.data.prepare import Prepared, prepare
+from glassformer.errors import SettingsError
 from train.runs import text
 
 PLAN = Plan(updates=2, rounds=1, batch_tokens=64)
@@ -27,6 +28,14 @@ def test_every_contender_is_compared_with_ours(data: Prepared) -> None:
     assert speeds.pop(OURS) == 1.0
     assert speeds == report.ratios
     assert np.isfinite(report.worst_ratio)
+
+
+def test_a_recipe_without_pairs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    settings = text(tmp_path, model={"kind": "masked-language-model"}, data={"hidden": 0.2})
+    with pytest.raises(SettingsError, match="that of a masked-language-model") as caught:
+        bench_train(prepare(settings, threads=1), PLAN, "command")
+    assert "--recipe" in caught.value.remedy
 
 
 def test_shuffled_batches_are_as_many_and_padded_more(data: Prepared) -> None:

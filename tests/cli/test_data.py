@@ -3,10 +3,14 @@
 from pathlib import Path
 
 import pytest
+import torch
 
+from glassformer.checkpoint import Checkpoint, write
+from glassformer.config import RunSettings
 from glassformer.data import datasets, tasks
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import prepare
+from glassformer.data.tokenizer import Tokenizer
 from train.runs import PAIRS, RECIPE, Command, text, tiny
 
 
@@ -98,6 +102,39 @@ def test_show_takes_changes_and_a_task_has_no_subwords(
     assert code == 0 and told["examples"] == "20 to train on, 12 to validate on"
     assert "subwords" not in told
     assert len(tiny(data={"examples": 20}).train) == 20
+
+
+def test_show_counts_the_pieces_that_a_masked_language_model_reads(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    settings = text(tmp_path, model={"kind": "masked-language-model"}, data={"hidden": 0.2})
+    (tmp_path / "text.toml").write_text(settings.to_toml())
+    totals = []
+    for longest in (256, 3):
+        change = f"data.max_length={longest}"
+        code, out, said = glassformer("data", "show", tmp_path / "text.toml", change)
+        assert code == 0, said
+        data = prepare(settings.replace(data={"max_length": longest}), threads=1)
+        told = figures(out)
+        expected = f"{len(data.train)} to train on, {len(data.valid)} to validate on"
+        assert told["examples"] == expected
+        assert told["left"] == f"out    0 longer than {longest} subwords"
+        totals.append(len(data.train))
+    assert totals[0] == 48 < totals[1]
+
+
+def test_show_is_in_the_subwords_of_the_run_that_is_started_from(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    tokenizer = Tokenizer.train([source for source, _ in PAIRS], 30)
+    write(Checkpoint(RunSettings(), {"w": torch.ones(1)}, {"joint": tokenizer}), Path("words"))
+    settings = text(tmp_path, train={"start_from": "words"})
+    (tmp_path / "text.toml").write_text(settings.to_toml())
+    code, out, said = glassformer("data", "show", tmp_path / "text.toml")
+    assert code == 0, said
+    assert figures(out)["subwords"] == f"{len(tokenizer)} (joint, bpe)"
+    lengths = prepare(settings, 1, {"joint": tokenizer}).train.lengths
+    assert figures(out)["tokens"] == " + ".join(f"{n:,}" for n in lengths.sum(0)) + " in an epoch"
 
 
 def test_show_names_bad_rows_or_goes_on_without_them(glassformer: Command, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from glassformer.cli.progress import Bar, fetching
 from glassformer.cli.train import read_recipe
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
-from glassformer.pipeline import load
-from train.runs import RECIPE, TINY, Command, records, steps, text
+from glassformer.pipeline import Classifier, load
+from train.runs import RECIPE, TINY, Command, assert_same_bits, records, steps, text
 
 
 @pytest.fixture
@@ -262,6 +262,93 @@ def test_a_kind_of_model_that_has_no_use_for_text_is_refused(
     settings = text(tmp_path, model={"kind": "tagger"})
     code, _, said = glassformer("train", written(tmp_path, settings))
     assert code in (2, 3) and "tagger" in said
+
+
+# One run from another
+
+
+@pytest.fixture
+def words(glassformer: Command, tmp_path: Path) -> Path:
+    """The run of a masked language model, carried out as a user would."""
+    settings = text(
+        tmp_path,
+        model={"kind": "masked-language-model"},
+        data={"hidden": 0.2, "fold_case": True, "batch_tokens": 200},
+        train={"max_steps": 2},
+    )
+    code, out, said = glassformer("train", written(tmp_path, settings), "--run", "words")
+    assert (code, out) == (0, ""), said
+    assert "48 examples to train on, 12 to validate on" in said and "valid  loss" in said
+    return Path("words")
+
+
+def test_a_classifier_starts_from_a_masked_language_model(
+    glassformer: Command, tmp_path: Path, words: Path, reviews: RunSettings
+) -> None:
+    recipe = written(tmp_path, reviews)
+    code, _, said = glassformer("train", recipe, "train.start_from=words", "--run", "run")
+    assert code == 0, said
+    before, after = read(words / "best"), read(Path("run/best"))
+    fingerprints = [one.tokenizers["joint"].fingerprint for one in (before, after)]
+    assert fingerprints[0] == fingerprints[1]
+    assert after.settings.model.vocab_size == before.settings.model.vocab_size
+    assert after.settings.train.start_from == "words"
+    assert f"subwords: joint {len(before.tokenizers['joint'])}" in said
+    classifier = load("run")
+    assert isinstance(classifier, Classifier)
+    assert classifier.classify("A SAD FOX") == classifier.classify("a sad fox")
+
+
+def test_such_a_run_is_resumed_like_any_other(
+    glassformer: Command, tmp_path: Path, words: Path, reviews: RunSettings
+) -> None:
+    recipe = (written(tmp_path, reviews), "train.start_from=words")
+    for folder, steps_ in [("whole", (4,)), ("parts", (2, 4))]:
+        for i, n in enumerate(steps_):
+            more = ("--resume",) * (i > 0)
+            changes = (f"train.max_steps={n}", "train.validate_every=2")
+            assert glassformer("train", *recipe, *changes, "--run", folder, *more)[0] == 0
+    assert_same_bits(Path("whole"), Path("parts"))
+
+
+@pytest.mark.parametrize("verb", [("train",), ("data", "show")], ids=" ".join)
+def test_a_run_to_start_from_that_is_not_there_is_one_block(
+    glassformer: Command, tmp_path: Path, reviews: RunSettings, verb: tuple[str, ...]
+) -> None:
+    recipe = written(tmp_path, reviews)
+    code, out, said = glassformer(*verb, recipe, "train.start_from=runs/words")
+    assert (code, out) == (4, "") and "runs/words" in said and "Traceback" not in said
+    assert "run" in said.partition("next:")[2]
+    assert not Path("runs").exists() and not Path("cache/glassformer/prepared").exists()
+
+
+def test_a_run_of_another_shape_is_not_started_from(
+    glassformer: Command, tmp_path: Path, words: Path, reviews: RunSettings
+) -> None:
+    recipe = written(tmp_path, reviews)
+    code, _, said = glassformer("train", recipe, "train.start_from=words", "model.d_ff=24")
+    assert code == 4 and "feed_forward" in said and "(16, 8) there" in said and "(24, 8)" in said
+    assert "train.start_from" in said.partition("next:")[2] and not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "remedy"),
+    [
+        ("data.hidden=0", "data.hidden = 0.0 does not go with", "Set data.hidden = 0.15"),
+        ("data.subword_sampling=0.1", "data.subword_sampling = 0.1", "data.subword_sampling out"),
+        ("data.hidden=1", "data.hidden = 1", "set data.hidden"),
+        ("train.metric=bleu", "does not go with a masked-language-model", "'accuracy' or 'loss'"),
+    ],
+)
+def test_what_does_not_go_with_a_masked_language_model_is_named(
+    glassformer: Command, tmp_path: Path, change: str, what: str, remedy: str
+) -> None:
+    model = {"kind": "masked-language-model"}
+    recipe = written(tmp_path, text(tmp_path, model=model, data={"hidden": 0.2}))
+    code, out, said = glassformer("train", recipe, change)
+    said = " ".join(said.split())
+    assert (code, out) == (2, "") and what in said and remedy in said.partition("next:")[2]
+    assert not Path("runs").exists()
 
 
 # What is shown

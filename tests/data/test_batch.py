@@ -2,14 +2,15 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from glassformer.data.batch import IGNORE, Batch, Examples, pad, prefetch
+from glassformer.data.batch import IGNORE, Batch, Examples, hide, pad, prefetch
 from glassformer.data.ragged import Ragged
-from glassformer.data.tokenizer import BOS, EOS, PAD
+from glassformer.data.tokenizer import BOS, EOS, PAD, UNK
 
 WORDS = [[11, 12, 13], [21], [31, 32]]
 OTHERS = [[41], [51, 52, 53], [61, 62]]
@@ -26,6 +27,11 @@ EXPECTED = {
         ([[BOS, 31, 32, PAD], [BOS, 11, 12, 13]],),
         [[31, 32, EOS, IGNORE], [11, 12, 13, EOS]],
     ),
+    "masked-language-model": (  # of which everything is hidden
+        (WORDS,),
+        ([[BOS, UNK, UNK, PAD], [BOS, UNK, UNK, UNK]],),
+        [[IGNORE, 31, 32, IGNORE], [IGNORE, 11, 12, 13]],
+    ),
     "classifier": (
         (WORDS, [[1], [0], [2]]),
         ([[BOS, 31, 32, PAD], [BOS, 11, 12, 13]],),
@@ -38,9 +44,11 @@ EXPECTED = {
     ),
 }
 KINDS = pytest.mark.parametrize("kind", EXPECTED)
+MASKED = "masked-language-model"
 
 
 def examples(kind: str, **options) -> Examples:
+    options = {"hidden": float(kind == MASKED), **options}
     return Examples(kind, tuple(map(Ragged.of, EXPECTED[kind][0])), **options)
 
 
@@ -82,19 +90,116 @@ def test_a_position_asks_for_what_the_decoder_reads_next():
 
 
 @KINDS
-def test_resampled_sides_replace_those_stored(kind):
+def test_sides_drawn_anew_replace_those_stored(kind):
     asked = []
 
-    def resample(side, rows, seed):
-        asked.append((side, rows.tolist(), seed))
-        return [[70 + side] for _ in rows]
+    def redraw(seed):
+        asked.append(seed)
+        return other.sides
 
-    made = examples(kind, resample=resample)
-    batch = made.batch(np.array([2, 0]), seed=9)
-    assert asked == [(side, [2, 0], 9) for side in range(len(made.sides))]
-    plain = Examples(kind, tuple(Ragged.of([[70 + s]] * 2) for s in range(len(made.sides))))
-    expected = plain.batch(np.array([0, 1]))
+    stored = examples(kind)
+    sides = tuple(Ragged.of([[70 + s]] * 3) for s in range(len(stored.sides)))
+    other = replace(stored, sides=sides)
+    made = replace(stored, redraw=redraw).drawn(9)
+    assert asked == [9] and made.drawn(8) is made
+    assert made.lengths.tolist() == other.lengths.tolist()
+    batch, expected = (e.batch(np.array([2, 0])) for e in (made, other))
     assert all(map(torch.equal, (*batch.inputs, batch.labels), (*expected.inputs, expected.labels)))
+
+
+# What is hidden
+
+
+def many(kind: str, hidden: float, rows: int = 40, seed: int = 0) -> Examples:
+    """Texts of unequal lengths, in which some characters are not in the vocabulary."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(20, 60, rows)
+    text = [[UNK, *random.integers(EOS + 1, 99, n).tolist()] for n in lengths]
+    second = {"translator": text[::-1], "classifier": [[n % 3] for n in lengths], "tagger": text}
+    sides = [text, second[kind]] if kind in second else [text]
+    return Examples(kind, tuple(map(Ragged.of, sides)), hidden=hidden)
+
+
+def whole(made: Examples, seed: int = 0) -> Batch:
+    return made.batch(np.arange(len(made)), seed)
+
+
+def tensors(batch: Batch) -> list[torch.Tensor]:
+    return [*batch.inputs, batch.labels]
+
+
+def equal(a: Batch, b: Batch) -> bool:
+    return all(map(torch.equal, tensors(a), tensors(b)))
+
+
+@KINDS
+@pytest.mark.parametrize("share", [0.1, 0.9, 1.0])
+def test_only_subwords_are_hidden_never_marks_or_padding(kind, share):
+    read, hidden = whole(many(kind, 0.0)), whole(many(kind, share))
+    for before, after in zip(read.inputs, hidden.inputs, strict=True):
+        changed = before != after
+        assert changed.any() and (after[changed] == UNK).all()
+        assert (before[changed] > EOS).all()
+        assert not (changed[before == BOS].any() or changed[before == PAD].any())
+
+
+@KINDS
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.6])
+def test_about_the_asked_share_is_hidden(kind, share):
+    read, hidden = whole(many(kind, 0.0, 300)), whole(many(kind, share, 300), seed=7)
+    for before, after in zip(read.inputs, hidden.inputs, strict=True):
+        subwords = before > EOS
+        assert subwords.sum() > 10_000
+        assert float((before != after)[subwords].double().mean()) == pytest.approx(share, abs=0.02)
+
+
+@KINDS
+def test_what_is_hidden_is_a_function_of_the_seed_alone(kind):
+    made, seeds = many(kind, 0.3), (0, 1, 2**31, 2**64 - 1)
+    state = torch.get_rng_state()
+    first = [whole(made, seed) for seed in seeds]
+    assert torch.equal(torch.get_rng_state(), state), "nobody else's random numbers are taken"
+    torch.rand(5)
+    again = [whole(made, seed) for seed in reversed(seeds)][::-1]
+    assert all(map(equal, first, again))
+    assert len({str(batch.inputs[0].tolist()) for batch in first}) == len(seeds)
+    assert equal(whole(many(kind, 0.0)), whole(replace(made, hidden=0.0))), "what is stored stays"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EXPECTED if kind != MASKED])
+def test_what_others_must_answer_stays(kind):
+    read, hidden = whole(many(kind, 0.0)), whole(many(kind, 0.5))
+    assert torch.equal(hidden.labels, read.labels)
+    assert not any(map(torch.equal, hidden.inputs, read.inputs))
+
+
+def test_the_sides_of_a_pair_hide_each_their_own():
+    texts = [[*range(10, 30)]] * 8
+    batch = whole(Examples("translator", (Ragged.of(texts), Ragged.of(texts)), hidden=0.5))
+    source, target = batch.inputs
+    assert not torch.equal(source[:, :-1] == UNK, target[:, 1:] == UNK)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.9])
+def test_a_masked_language_model_is_asked_for_the_hidden_and_nothing_else(share):
+    read, hidden = whole(many(MASKED, 0.0)).inputs[0], whole(many(MASKED, share), seed=3)
+    changed = hidden.inputs[0] != read
+    assert torch.equal(hidden.labels[changed], read[changed])
+    assert (hidden.labels[~changed] == IGNORE).all()
+    assert hidden.n_labels == int(changed.sum())
+
+
+@pytest.mark.parametrize("rows", [[[11, 12]], [[11, 12, 13], [UNK, 14]], [[UNK, UNK], [21, 22]]])
+def test_every_batch_asks_a_masked_language_model_something(rows):
+    """With a small share and short texts chance might hide nothing, and there would be no loss."""
+    made = Examples(MASKED, (Ragged.of(rows),), hidden=1e-6)
+    assert {whole(made, seed).n_labels for seed in range(50)} == {1}
+
+
+def test_where_there_is_nothing_but_marks_nothing_is_hidden():
+    ids = torch.tensor([[BOS, UNK, PAD], [BOS, UNK, EOS]])
+    batch = hide(Batch((ids,), ids), 0.99, 1)
+    assert torch.equal(batch.inputs[0], ids) and batch.n_labels == 0
 
 
 @pytest.mark.parametrize("filler", [PAD, IGNORE])

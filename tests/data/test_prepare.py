@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from glassformer.config import RunSettings
 from glassformer.data import datasets, grammar, prepare, tasks
 from glassformer.data.corpus import TextFiles
 from glassformer.data.prepare import Prepared
 from glassformer.data.tokenizer import PAD, UNK, Tokenizer
-from glassformer.errors import DataError, GlassformerError
+from glassformer.errors import DataError, GlassformerError, SettingsError
 from glassformer.model.build import build
 
 ENGLISH = ["a dog", "the old cat", "a child"], ["sees", "wants", "hears"], ["a house", "the tea"]
@@ -24,6 +26,7 @@ PAIRS = [
     (" ".join(e), " ".join(f)) for e, f in zip(product(*ENGLISH), product(*FRENCH), strict=True)
 ]
 TRAIN, VALID = PAIRS[3:], PAIRS[:3]
+MASKED = "masked-language-model"
 LABELLED = [(text, ["good", "bad", "awful"][i % 3]) for i, (text, _) in enumerate(TRAIN)]
 
 
@@ -143,6 +146,25 @@ def test_a_language_model_gets_one_text(folder):
     assert made.train.kind == "language-model"
 
 
+def test_a_masked_language_model_gets_one_text_of_which_a_share_is_hidden(folder):
+    lines = [(text,) for pair in TRAIN for text in pair]
+    made = prepared(folder, kind=MASKED, train=lines, valid=lines[:2], hidden=0.3)
+    assert texts(made) == lines and texts(made, "valid") == lines[:2]
+    assert made.train.kind == made.valid.kind == MASKED
+    assert made.train.hidden == made.valid.hidden == 0.3
+    assert made.settings.model.vocab_size == len(made.tokenizers["joint"])
+
+
+def test_of_a_table_a_masked_language_model_reads_the_text_only(folder):
+    """A set with labels serves to learn words from, too."""
+    data = {"name": "files", "columns": ["1", "2"], "hidden": 0.3}
+    paths = {s: write_table(folder, s, LABELLED) for s in ("train", "valid")}
+    model = {"kind": MASKED, "vocab_size": 60}
+    made = prepare.prepare(RunSettings.of(model=model, data={**data, **paths}))
+    assert texts(made) == [(text,) for text, _ in LABELLED]
+    assert made.settings.data.labels == ()
+
+
 @pytest.mark.parametrize("task", tasks.TASKS)
 @pytest.mark.parametrize("kind", ["tagger", "translator"])
 def test_a_task_is_made_up(folder, task, kind):
@@ -165,6 +187,13 @@ def test_a_task_is_made_up(folder, task, kind):
     assert not (folder / "cache").exists()
 
 
+@pytest.mark.parametrize("kind", ["language-model", MASKED])
+def test_of_the_grammar_one_language_can_be_read(folder, kind):
+    data = {"name": "grammar", "examples": 120, "valid_examples": 8, "hidden": 0.2}
+    made = prepare.prepare(RunSettings.of(model={"kind": kind, "vocab_size": 200}, data=data))
+    assert texts(made) == [(p.source,) for p in grammar.pairs("train", 120)]
+
+
 def test_the_grammar_needs_no_files(folder):
     made = prepare.prepare(
         RunSettings.of(
@@ -178,7 +207,7 @@ def test_the_grammar_needs_no_files(folder):
 
 @pytest.mark.parametrize(
     ("kind", "languages"),
-    [("translator", ("de", "en")), ("classifier", ()), ("language-model", ())],
+    [("translator", ("de", "en")), ("classifier", ()), ("language-model", ()), (MASKED, ())],
 )
 def test_any_other_name_is_a_named_set(folder, monkeypatch, kind, languages):
     rows = LABELLED if kind == "classifier" else TRAIN
@@ -190,10 +219,20 @@ def test_any_other_name_is_a_named_set(folder, monkeypatch, kind, languages):
         return TextFiles((Path(path),), (1, 2))
 
     monkeypatch.setattr(datasets, "find", find)
-    data = {"name": "some-set", "source_language": "de", "target_language": "en"}
-    made = prepare.prepare(RunSettings.of(model={"kind": kind, "vocab_size": 60}, data=data))
+    data = {"name": "some-set", "source_language": "de", "target_language": "en", "hidden": 0.2}
+    settings = RunSettings.of(model={"kind": kind, "vocab_size": 60}, data=data)
+    made = prepare.prepare(settings)
     assert set(asked) == {("some-set", split, languages) for split in ("train", "valid")}
     assert len(made.train) == len(rows)
+    asked.clear()
+    prepare.prepare(settings.replace(data={"train_split": "more"}))
+    assert set(asked) == {("some-set", split, languages) for split in ("more", "valid")}
+
+
+def test_a_split_that_a_set_does_not_have_is_answered_with_the_nearest(folder):
+    data = {"name": "imdb", "train_split": "unsupp", "hidden": 0.2}
+    error = refusal(DataError, RunSettings.of(model={"kind": MASKED}, data=data))
+    assert "split of imdb called 'unsupp'" in error.what and "'unsup'" in error.remedy
 
 
 def test_validation_looks_at_no_more_than_it_is_told_to(folder):
@@ -211,7 +250,7 @@ def test_validation_looks_at_no_more_than_it_is_told_to(folder):
 def test_a_second_time_nothing_is_tokenised(folder, monkeypatch, options):
     first = prepared(folder, **options)
 
-    def busy(*_):
+    def busy(*_, **__):
         raise AssertionError("tokenised again")
 
     for work in ("encode", "train"):
@@ -248,6 +287,34 @@ def test_what_changed_is_prepared_anew(folder, monkeypatch, change):
     assert after.settings == expected.settings
 
 
+def test_folded_text_is_prepared_apart(folder):
+    rows = [(source.title(), target.upper()) for source, target in TRAIN]
+    plain, folded = (prepared(folder, train=rows, fold_case=fold) for fold in (False, True))
+    assert texts(plain) == rows and texts(folded) == TRAIN
+    assert texts(prepared(folder, train=rows)) == rows
+
+
+def test_what_is_hidden_is_drawn_later_and_not_kept(folder):
+    lines = [(text,) for text, _ in TRAIN]
+    first = prepared(folder, kind=MASKED, train=lines, valid=lines[:2], hidden=0.2)
+    before = kept(folder)
+    second = prepared(folder, kind=MASKED, train=lines, valid=lines[:2], hidden=0.6)
+    assert kept(folder) == before and arrays(first) == arrays(second)
+    assert second.train.hidden == 0.6
+
+
+def test_subwords_that_are_given_are_the_ones(folder, monkeypatch):
+    other = Tokenizer.train(["the quick brown fox " * 3] * 9, 30)
+    monkeypatch.setattr(Tokenizer, "train", lambda *_, **__: pytest.fail("learned its own"))
+    settings = settings_for(folder, kind="classifier", train=LABELLED, valid=LABELLED[:4])
+    made = prepare.prepare(settings, tokenizers={"joint": other})
+    assert made.tokenizers == {"joint": other}
+    assert made.settings.model.vocab_size == len(other) != settings.model.vocab_size
+    text = made.train.sides[0]
+    assert [text[i].tolist() for i in range(4)] == other.encode([row[0] for row in LABELLED[:4]])
+    assert made.settings.data.labels == ("awful", "bad", "good")
+
+
 def test_other_columns_of_the_same_file_are_another_text(folder):
     settings = settings_for(folder, train=TRAIN)
     table = {"train": write_table(folder, "t", TRAIN), "valid": write_table(folder, "v", VALID)}
@@ -276,7 +343,7 @@ def test_a_bad_row_skipped_once_is_not_skipped_for_good(folder):
 
 @pytest.mark.parametrize("work", ["train", "encode"])
 def test_killed_while_it_is_made_it_is_made_again(folder, monkeypatch, work):
-    def killed(*_):
+    def killed(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -347,6 +414,28 @@ def test_texts_too_long_are_cut(folder, kind):
     assert cut.lengths.max() == 4 < text.lengths.max()
 
 
+@given(length=st.integers(0, 60), longest=st.integers(1, 20))
+@settings(deadline=None)
+def test_a_long_text_comes_in_as_few_pieces_as_can_be_all_about_as_long(length, longest):
+    pieces = list(prepare._pieces(list(range(length)), longest))
+    lengths = [len(piece) for piece in pieces]
+    assert all(1 <= n <= longest for n in lengths)
+    assert max(lengths, default=0) - min(lengths, default=0) <= 1
+    assert [i for piece in pieces for i in piece] == list(range(length))
+    assert len(pieces) == -(-length // longest)
+
+
+def test_a_masked_language_model_reads_long_texts_to_their_end(folder, monkeypatch):
+    monkeypatch.setattr(prepare, "CHUNK", 4)
+    rows = [(text,) for text, _ in [*TRAIN, (LONG[0] * 3, "")]]
+    options = {"kind": MASKED, "train": rows, "valid": rows, "hidden": 0.2}
+    whole, cut = (prepared(folder, **options, max_length=n) for n in (256, 8))
+    assert len(whole.train) == len(rows) < len(cut.train)
+    assert cut.train.sides[0].flat.tolist() == whole.train.sides[0].flat.tolist()
+    assert cut.train.sides[0].lengths.max() <= 8 and cut.left_out == 0
+    assert cut.valid.sides[0].flat.tolist() == whole.valid.sides[0].flat.tolist()
+
+
 def test_when_every_pair_is_too_long_the_limit_is_named(folder):
     error = refusal(DataError, settings_for(folder, max_length=1))
     assert "max_length" in str(error)
@@ -365,8 +454,8 @@ def test_ids_are_kept_as_narrow_as_the_vocabulary_allows(folder, monkeypatch, si
 
 def drawn(made: Prepared, split: str = "train", seed: int = 1) -> list[list[list[int]]]:
     """What a model would read of all the examples, by side."""
-    examples = getattr(made, split)
-    return [x.tolist() for x in examples.batch(np.arange(len(examples)), seed).inputs]
+    examples = getattr(made, split).drawn(seed)
+    return [x.tolist() for x in examples.batch(np.arange(len(examples))).inputs]
 
 
 def drawn_texts(made: Prepared, seed: int = 1) -> list[tuple[str, ...]]:
@@ -391,7 +480,7 @@ def test_a_draw_longer_than_the_limit_cuts_no_pair_short(folder):
 
 def test_validation_subwords_are_never_drawn(folder):
     plain, sampled = prepared(folder), prepared(folder, subword_sampling=0.5)
-    assert sampled.valid.resample is None
+    assert sampled.valid.redraw is None
     assert drawn(sampled, "valid", 1) == drawn(sampled, "valid", 2) == drawn(plain, "valid", 0)
 
 
@@ -400,7 +489,7 @@ def test_the_labels_of_drawn_texts_stay(folder):
         folder, kind="classifier", train=LABELLED, valid=LABELLED[:2], subword_sampling=0.5
     )
     rows = np.array([4, 0, 7])
-    labels = made.train.batch(rows, seed=1).labels.tolist()
+    labels = made.train.drawn(1).batch(rows).labels.tolist()
     assert [made.settings.data.labels[i] for i in labels] == [LABELLED[i][1] for i in rows]
 
 
@@ -412,8 +501,35 @@ def test_what_is_left_out_is_never_drawn(folder):
 
 def test_the_sides_are_drawn_apart(folder):
     made = prepared(folder, train=[(text, text) for text, _ in TRAIN], subword_sampling=0.5)
-    source, target = (made.train.resample(side, np.arange(len(TRAIN)), 1) for side in (0, 1))
-    assert source != target
+    source, target = made.train.drawn(1).sides
+    assert source.flat.tolist() != target.flat.tolist()
+
+
+# Subwords hidden
+
+
+@pytest.mark.parametrize("kind", ["translator", "classifier", "language-model"])
+@pytest.mark.parametrize("sampling", [0.0, 0.3])
+def test_only_in_training_must_others_do_without(folder, kind, sampling):
+    rows = {"translator": TRAIN, "classifier": LABELLED, "language-model": [p[:1] for p in TRAIN]}
+    options = {"kind": kind, "train": rows[kind], "valid": rows[kind][:3]}
+    plain = prepared(folder, **options)
+    hidden = prepared(folder, **options, hidden=0.5, subword_sampling=sampling)
+    assert (hidden.train.hidden, hidden.valid.hidden) == (0.5, 0.0)
+    assert drawn(hidden, "valid", 1) == drawn(hidden, "valid", 2) == drawn(plain, "valid")
+    assert all(UNK in np.ravel(side) for side in drawn(hidden))
+    assert all(UNK not in np.ravel(side) for side in drawn(plain))
+
+
+def test_a_masked_language_model_is_validated_on_the_same_guesses_each_time(folder):
+    lines = [(text,) for text, _ in TRAIN]
+    first, again = (
+        prepared(folder, kind=MASKED, train=lines, valid=lines[:3], hidden=0.3).valid
+        for _ in range(2)
+    )
+    batches = [examples.batch(np.arange(3)) for examples in (first, first, again)]
+    assert UNK in batches[0].inputs[0]
+    assert len({str((b.inputs[0].tolist(), b.labels.tolist())) for b in batches}) == 1
 
 
 # What is wrong with the text or the settings
@@ -445,7 +561,7 @@ def test_files_that_nobody_named_are_asked_for(folder, split):
     assert f"Set data.{split}" in error.remedy
 
 
-@pytest.mark.parametrize("kind", ["classifier", "language-model"])
+@pytest.mark.parametrize("kind", ["classifier", "language-model", MASKED])
 def test_a_task_is_refused_to_a_model_that_cannot_answer_it(folder, kind):
     data = {"name": "copy", "examples": 4, "valid_examples": 2}
     error = refusal(GlassformerError, RunSettings.of(model={"kind": kind}, data=data))
@@ -456,6 +572,27 @@ def test_a_task_is_refused_to_a_model_that_cannot_answer_it(folder, kind):
 def test_text_is_refused_to_a_tagger_which_would_have_no_labels(folder):
     error = refusal(GlassformerError, settings_for(folder, kind="tagger"))
     assert "tagger" in error.what
+
+
+def test_the_grammar_is_refused_to_a_classifier_which_would_have_no_labels(folder):
+    error = refusal(GlassformerError, RunSettings.of(model={"kind": "classifier"}))
+    assert "classifier" in error.what and "'grammar'" in error.what
+    kinds = ("'translator'", "'language-model'", "'masked-language-model'")
+    assert all(kind in error.remedy for kind in kinds) and "classifier" not in error.remedy
+
+
+def test_a_masked_language_model_from_which_nothing_is_hidden_is_refused(folder):
+    error = refusal(SettingsError, settings_for(folder, kind=MASKED))
+    assert "data.hidden = 0.0" in error.what and MASKED in error.what
+    assert "guessing" in error.why and "data.hidden = 0.15" in error.remedy
+
+
+def test_a_masked_language_model_does_not_draw_its_subwords(folder):
+    error = refusal(
+        SettingsError, settings_for(folder, kind=MASKED, hidden=0.2, subword_sampling=0.1)
+    )
+    assert "data.subword_sampling = 0.1" in error.what and MASKED in error.what
+    assert "pieces" in error.why and "Leave data.subword_sampling out" in error.remedy
 
 
 def test_a_task_too_short_to_be_one_is_refused(folder):

@@ -1,5 +1,7 @@
 """Subwords: reversible, reproducible, and each knows where in the text it stands."""
 
+from unicodedata import normalize
+
 import pytest
 
 from glassformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -99,6 +101,38 @@ def test_bytes_spell_what_was_never_seen(kind):
     (ids,) = spelling.encode([text])
     assert UNK not in ids
     assert spelling.decode(ids) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folded_text_is_read_in_small_letters_whatever_it_is_written_in(kind):
+    folded, plain = learned(kind, fold_case=True), learned(kind)
+    written = [*TEXT, *(change(text) for text in TEXT for change in (str.upper, str.title))]
+    small = folded.encode([text.lower() for text in written])
+    assert folded.encode(written) == small and UNK not in {i for ids in small for i in ids}
+    assert [folded.decode(ids) for ids in small] == [text.lower() for text in written]
+    pieces = folded.pieces(range(EOS + 1, len(folded)))
+    assert [piece for piece in pieces if piece != piece.lower()] == []
+    assert plain.encode(["A"]) != plain.encode(["a"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folding_is_part_of_the_tokenizers_bytes(kind):
+    folded = learned(kind, fold_case=True)
+    assert folded.fingerprint != learned(kind).fingerprint
+    assert learned(kind, fold_case=False).fingerprint == learned(kind).fingerprint
+    assert Tokenizer(folded.model).encode(["THE CATS"]) == folded.encode(["the cats"])
+
+
+@pytest.mark.parametrize("text", ["A Dog  IN the PARK", "L'E\u0301COLE déjÀ"], ids=repr)
+@pytest.mark.parametrize("kind", KINDS)
+def test_spans_of_folded_text_point_at_what_was_written(kind, text):
+    folded = learned(kind, fold_case=True)
+    spans, (ids,) = folded.spans(text), folded.encode([text])
+    assert [begin for begin, _ in spans] == [0, *(end for _, end in spans[:-1])]
+    assert spans[-1][1] == len(text)
+    for (begin, end), piece in zip(spans, folded.pieces(ids), strict=True):
+        here = " ".join(normalize("NFC", text[begin:end]).lower().split())
+        assert here == piece.replace("▁", " ").strip()
 
 
 def test_a_draw_is_a_function_of_its_seed(tokenizer):

@@ -148,6 +148,7 @@ def test_the_classifier_is_four_layers_of_width_256():
     [
         ("translator", Transformer),
         ("language-model", LanguageModel),
+        ("masked-language-model", TransformerTagger),
         ("classifier", TransformerClassifier),
         ("tagger", TransformerTagger),
     ],
@@ -215,6 +216,13 @@ def test_the_same_seed_draws_the_same_weights():
         ({"kind": "classifier", "pooling": "max"}, TransformerClassifier, "pool", max_pool),
         ({"kind": "classifier", "n_classes": 5}, TransformerClassifier, "output.out_features", 5),
         ({"kind": "tagger", "n_classes": 5}, TransformerTagger, "output.out_features", 5),
+        (
+            {"kind": "masked-language-model", "n_classes": 5, "dropout": 0.25},
+            TransformerTagger,
+            "dropout.p",
+            0.25,
+        ),
+        ({"kind": "masked-language-model"}, TransformerTagger, "output.out_features", 11),
         ({"activation_checkpointing": True}, Stack, "activation_checkpointing", True),
         ({"activation_checkpointing": False}, Stack, "activation_checkpointing", False),
     ],
@@ -273,6 +281,24 @@ def test_a_language_model_ties_its_output_to_its_only_table(tied):
     assert (model.output.weight is model.decoder.embedding.weight) == tied
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_masked_language_model_is_an_encoder_that_says_its_own_subwords(tied):
+    model = small(kind="masked-language-model", tie_target_output=tied)
+    assert (model.output.weight is model.encoder.embedding.weight) == tied
+    assert model.output.bias is None and model.output.weight.shape == (11, 8)
+    assert not hasattr(model, "decoder") and len(model.encoder.layers) == 2
+    assert model(IDS).shape == (2, 3, 11)
+
+
+def test_a_masked_language_model_has_the_encoder_of_a_classifier():
+    """The same parameters by the same names, so that one can go on from the other."""
+    shapes = [
+        {n: p.shape for n, p in small(kind=kind).named_parameters() if n.startswith("encoder.")}
+        for kind in ("masked-language-model", "classifier", "translator")
+    ]
+    assert shapes[0] == shapes[1] == shapes[2]
+
+
 def test_vocabularies_may_differ():
     model = small(source_vocab_size=13, tie_source_target=False)
     assert model.encoder.embedding.weight.shape == (13, 8)
@@ -308,7 +334,7 @@ def test_two_vocabularies_of_one_size_may_share_a_table_or_not():
                 "Only a translator",
                 [None],
             )
-            for kind in ("language-model", "classifier", "tagger")
+            for kind in ("language-model", "masked-language-model", "classifier", "tagger")
         ),
         (
             {"source_vocab_size": 13},

@@ -10,6 +10,7 @@ from glassformer.model.classifier import first_pool, max_pool, mean_pool
 from glassformer.model.masks import padding_mask
 
 POOLS = {"mean": mean_pool, "first": first_pool, "max": max_pool}
+IN_PLACE = ["tagger", "masked-language-model"]
 IDS = torch.tensor([[4, 1, 3, 7], [2, 8, 0, 0], [5, 0, 0, 0]])
 ALL_PADDING = torch.tensor([[4, 1, 3], [0, 0, 0]])
 exact = {"rtol": 0, "atol": 1e-12}
@@ -76,9 +77,29 @@ def test_a_tagger_gives_logits_at_every_token():
     assert model(IDS).shape == (3, 4, 3)
 
 
+def test_a_masked_language_model_gives_logits_over_its_subwords_at_every_token():
+    model = model_of("masked-language-model")
+    x = model.encoder(IDS, padding_mask(IDS))
+    torch.testing.assert_close(model(IDS), x @ model.encoder.embedding.weight.T, **exact)
+    assert model(IDS).shape == (3, 4, 11)
+
+
+@pytest.mark.parametrize("kind", IN_PLACE)
+def test_an_answer_in_place_looks_both_ways_and_at_no_padding(kind):
+    model, embedded = model_of(kind), []
+    model.encoder.embedding.register_forward_hook(lambda *call: embedded.append(call[-1]))
+    for row, answers in enumerate(model(IDS)):
+        real = IDS[row] != 0
+        for answer in answers[real]:
+            (gradient,) = torch.autograd.grad(answer.square().sum(), embedded[0], retain_graph=True)
+            assert torch.equal((gradient[row] != 0).any(-1), real)
+
+
 @pytest.mark.parametrize("pad_id", [0, 6])
 @pytest.mark.parametrize(
-    "head", [*({"pooling": p} for p in POOLS), {"kind": "tagger"}], ids=lambda h: str(*h.values())
+    "head",
+    [*({"pooling": p} for p in POOLS), *({"kind": k} for k in IN_PLACE)],
+    ids=lambda h: str(*h.values()),
 )
 def test_padding_does_not_change_a_sentences_logits(head, pad_id):
     model, sentence = model_of(pad_id=pad_id, **head), torch.tensor([[4, 1, 9]])
@@ -88,7 +109,7 @@ def test_padding_does_not_change_a_sentences_logits(head, pad_id):
     torch.testing.assert_close(kept, model(sentence), **exact)
 
 
-@pytest.mark.parametrize("kind", ["classifier", "tagger"])
+@pytest.mark.parametrize("kind", ["classifier", *IN_PLACE])
 def test_a_mask_that_is_given_wins_over_the_padding(kind):
     model, all_real = model_of(kind), torch.ones(1, 1, 1, 4, dtype=torch.bool)
     given, default = model(IDS, all_real), model(IDS)
@@ -97,7 +118,7 @@ def test_a_mask_that_is_given_wins_over_the_padding(kind):
     assert not torch.allclose(given[1:], default[1:])
 
 
-@pytest.mark.parametrize("kind", ["classifier", "tagger"])
+@pytest.mark.parametrize("kind", ["classifier", *IN_PLACE])
 def test_dropout_falls_before_the_output_in_training(kind):
     model = model_of(kind, dropout=0.5)
     seen: list[Tensor] = []

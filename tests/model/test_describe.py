@@ -31,7 +31,7 @@ def test_the_parameters_of_a_preset_are_counted_once_each(name):
     assert describe(model).parameters == sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize("kind", ["translator", "language-model"])
+@pytest.mark.parametrize("kind", ["translator", "language-model", "masked-language-model"])
 @pytest.mark.parametrize("tie_target_output", [True, False])
 @pytest.mark.parametrize("tie_source_target", [True, False])
 def test_a_shared_table_is_counted_where_it_comes_first(kind, tie_source_target, tie_target_output):
@@ -57,7 +57,9 @@ def test_a_shared_table_is_counted_where_it_comes_first(kind, tie_source_target,
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["translator", "language-model", "tagger", "classifier"])
+@pytest.mark.parametrize(
+    "kind", ["translator", "language-model", "masked-language-model", "tagger", "classifier"]
+)
 def test_the_arithmetic_is_what_torch_counts_on_a_real_forward(kind, changes, length):
     model = model_of(kind, **changes)
     description = describe(model, length)

@@ -13,7 +13,7 @@ from glassformer.model import init
 from glassformer.model.build import build
 
 SCHEMES = ["sinusoidal", "learned", "rope", "alibi", "relative", "relative-bucketed", "none"]
-KINDS = ["translator", "language-model", "classifier", "tagger"]
+KINDS = ["translator", "language-model", "masked-language-model", "classifier", "tagger"]
 D, F, V = 64, 96, 512
 SHRUNK = {"vocab_size": V, "d_model": D, "n_heads": 8, "d_ff": F, "encoder_layers": 2}
 SHRUNK |= {"decoder_layers": 2, "max_positions": 128}
@@ -102,12 +102,13 @@ def test_tables_are_drawn_as_embeddings_and_a_free_output_as_a_matrix():
     assert_xavier(model.output.weight)
 
 
-@pytest.mark.parametrize("kind", ["translator", "language-model"])
+@pytest.mark.parametrize("kind", ["translator", "language-model", "masked-language-model"])
 @pytest.mark.parametrize("rule", [init.xavier, init.depth_scaled])
 def test_a_tied_output_stays_tied_and_is_drawn_as_an_embedding(kind, rule):
     model = model_of(kind=kind)
     rule(model)
-    assert model.output.weight is model.decoder.embedding.weight
+    stack = model.encoder if kind == "masked-language-model" else model.decoder
+    assert model.output.weight is stack.embedding.weight
     assert_embedding(model.output.weight)
 
 

@@ -8,7 +8,7 @@ from glassformer.errors import InputError
 from glassformer.model.build import build
 from glassformer.model.masks import causal_mask, padding_mask, target_mask
 
-KINDS = ["translator", "language-model", "classifier", "tagger"]
+KINDS = ["translator", "language-model", "masked-language-model", "classifier", "tagger"]
 UNUSED = 10  # an id of the vocabulary that no sentence below has
 exact = {"rtol": 0, "atol": 1e-12}
 

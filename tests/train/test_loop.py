@@ -15,6 +15,7 @@ from torch.testing import assert_close
 from glassformer.checkpoint import RunFolder, read, weights_of
 from glassformer.data.batch import Batch
 from glassformer.data.batching import TokenBatches
+from glassformer.data.ragged import Ragged
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
 from glassformer.train.distributed import ALONE, World
 from glassformer.train.loop import draw_seed, start, train, updates
@@ -117,17 +118,20 @@ def test_updates_go_on_from_wherever_a_run_stands(done: int) -> None:
     assert [u[:2] for u in rest] == [u[:2] for u in whole[done:]]
 
 
-def test_each_batch_of_each_epoch_draws_its_subwords_anew() -> None:
+def test_each_epoch_draws_its_subwords_anew_and_is_cut_by_their_lengths() -> None:
     data, seeds = tiny(), []
 
-    def resample(side: int, rows: Any, seed: int) -> list[Any]:
+    def redraw(seed: int) -> tuple[Ragged, ...]:
         seeds.append(seed)
-        return [data.train.sides[side][i] for i in rows]
+        return tuple(Ragged.of([[5]] * len(data.train)) for _ in data.train.sides)
 
-    drawn = replace(data, train=replace(data.train, resample=resample))
+    drawn = replace(data, train=replace(data.train, redraw=redraw))
     run = start(drawn, Path("unused"), ALONE, False, unexpected)
-    assert len(list(islice(updates(run), 12))) == 12
-    assert seeds[0::2] == seeds[1::2] and len(set(seeds)) == 12  # both sides of a batch by one
+    taken = list(islice(updates(run), 5))
+    assert len(set(seeds)) == len(seeds) == len({epoch for epoch, _, _ in taken}) > 1
+    budget = data.settings.data.batch_tokens
+    widest = max(batch.inputs[0].numel() for _, _, batches in taken for batch in batches)
+    assert budget - 2 < widest <= budget  # full batches of two tokens each
 
 
 def test_an_update_that_an_epoch_cannot_fill_is_refused(tmp_path: Path) -> None:

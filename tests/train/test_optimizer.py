@@ -24,6 +24,8 @@ MODELS = [
     {"kind": "language-model"},
     {"kind": "classifier", "residual": "post-norm"},
     {"kind": "tagger"},
+    {"kind": "masked-language-model"},
+    {"kind": "masked-language-model", "tie_target_output": False},
 ]
 EVERY_MODEL = pytest.mark.parametrize("changes", MODELS, ids=str)
 BOTH = pytest.mark.parametrize("kind", ["adamw", "muon"])

@@ -13,6 +13,7 @@ from glassformer.bench.peers import MarianPeer, TorchPeer
 from glassformer.data.batch import IGNORE, Batch
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
+from glassformer.errors import SettingsError
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.train.optimizer import build_optimizers
@@ -39,6 +40,12 @@ class Plan:
 
 def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
     """Target tokens per second of whole updates."""
+    if data.train.kind != "translator":
+        raise SettingsError(
+            f"The data is that of a {data.train.kind}.",
+            "Training is measured on pairs: a source and a target.",
+            "Name the recipe of a translator: --recipe recipes/multi30k.toml.",
+        )
     torch.manual_seed(0)
     vocabulary = data.settings.model.vocab_size
     model = build("tiny", vocab_size=vocabulary, residual="post-norm", dropout=plan.dropout)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from glassformer.cli.progress import fetching
-from glassformer.cli.train import read_recipe
+from glassformer.cli.train import prepared, read_recipe
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -54,22 +54,19 @@ def show(
 ) -> None:
     """Prepare a recipe's data and tell of it: examples, subwords, lengths, batches, padding."""
     from glassformer.data.batching import TokenBatches
-    from glassformer.data.prepare import prepare
 
     settings = read_recipe(recipe, changes or [], skip_bad)
-    prepared = prepare(settings, settings.train.threads)
-    batches = TokenBatches(prepared.train.lengths, settings.data.batch_tokens, settings.train.seed)
+    data = prepared(settings)
+    lengths = data.train.lengths
+    batches = TokenBatches(lengths, settings.data.batch_tokens, settings.train.seed)
     epoch = batches.epoch(0)
-    lengths = prepared.train.lengths
-    print(
-        f"examples    {len(prepared.train):,} to train on, {len(prepared.valid):,} to validate on"
-    )
-    print(f"left out    {prepared.left_out:,} longer than {settings.data.max_length} subwords")
-    for side, tokenizer in prepared.tokenizers.items():
+    print(f"examples    {len(data.train):,} to train on, {len(data.valid):,} to validate on")
+    print(f"left out    {data.left_out:,} longer than {settings.data.max_length} subwords")
+    for side, tokenizer in data.tokenizers.items():
         print(f"subwords    {len(tokenizer):,} ({side}, {settings.data.subwords})")
     print(f"tokens      {' + '.join(f'{n:,}' for n in lengths.sum(0))} in an epoch")
     print(f"lengths     {' and '.join(f'{n:.1f}' for n in lengths.mean(0))} on average")
     print(f"batches     {len(epoch):,} of at most {settings.data.batch_tokens:,} tokens a side")
     print(f"padding     {batches.padding(epoch).share:.1%}")
-    for row in prepared.valid_rows[:examples]:
+    for row in data.valid_rows[:examples]:
         print("\n" + "\n".join(f"  {text}" for text in row))

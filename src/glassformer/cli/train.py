@@ -53,7 +53,6 @@ def carry_out(
 ) -> None:
     """Prepare, train, tell; in every process that torchrun started."""
     from glassformer.checkpoint import RunFolder
-    from glassformer.data.prepare import prepare
     from glassformer.train.distributed import world
     from glassformer.train.loop import start
     from glassformer.train.loop import train as run_loop
@@ -66,7 +65,7 @@ def carry_out(
             f"Go on with it (--resume), or name another place: --run {folder}-2.",
         )
     with world() as processes:
-        data = processes.first_alone(lambda: prepare(settings, settings.train.threads))
+        data = processes.first_alone(lambda: prepared(settings))
         if processes.leads:
             _say_of(data)
         if verify_resume:
@@ -84,6 +83,15 @@ def carry_out(
         say(f"checkpoints: {folder}/best, {folder}/latest")
         if run.signal is not None:
             raise typer.Exit(128 + run.signal)  # 130 for Ctrl-C, as a shell has it
+
+
+def prepared(settings: RunSettings) -> "Prepared":
+    """The data of a recipe, in the subwords of the run that it starts from, if it does."""
+    from glassformer.checkpoint import origin
+    from glassformer.data.prepare import prepare
+
+    before = origin(settings)
+    return prepare(settings, settings.train.threads, before.tokenizers if before else None)
 
 
 def say(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glassformer.data.batching import Indices
 from glassformer.data.ragged import Ragged
-from glassformer.data.tokenizer import BOS, EOS, PAD
+from glassformer.data.tokenizer import BOS, EOS, PAD, UNK
 
 IGNORE = -100  # the label of a position that asks nothing, as torch's losses have it
 Ids = Sequence[int] | NDArray[Any]
@@ -39,13 +39,17 @@ class Batch:
 class Examples:
     """Tokenised examples of one kind of model, a `Ragged` per side.
 
-    translator       source and target       language-model   text
-    tagger           text and its labels     classifier       text and one label
+    translator       source and target       [masked-]language-model        text
+    tagger           text and its labels     classifier                     text and one label
+
+    The share `hidden` of what is read is <unk>: a masked language model must guess it, others do
+    without.
     """
 
     kind: str
     sides: tuple[Ragged, ...]
-    resample: Callable[[int, Indices, int], list[Ids]] | None = None  # (side, rows, seed): new ids
+    redraw: Callable[[int], tuple[Ragged, ...]] | None = None  # seed: the sides, split anew
+    hidden: float = 0.0
 
     def __len__(self) -> int:
         return len(self.sides[0])
@@ -54,15 +58,37 @@ class Examples:
     def lengths(self) -> NDArray[np.int64]:
         """A column per side that is padded, with the marks that `batch` adds."""
         text = self.sides[:1] if self.kind == "classifier" else self.sides
-        marks = {"translator": 1, "language-model": 1, "classifier": 1, "tagger": 0}[self.kind]
+        marks = 0 if self.kind == "tagger" else 1
         return np.stack([side.lengths + marks for side in text], axis=1)
 
+    def drawn(self, seed: int) -> "Examples":
+        """The same examples with every text split anew by `seed`, if that is how they are read.
+
+        All of them before any batch is cut: another split has another length.
+        """
+        return self if self.redraw is None else replace(self, sides=self.redraw(seed), redraw=None)
+
     def batch(self, indices: Indices, seed: int = 0) -> Batch:
-        """The examples of `indices`; where subwords are drawn anew, by `seed`."""
+        """The examples of `indices`; what is hidden is drawn by `seed`."""
         columns: list[list[Ids]] = [[side[i] for i in indices.tolist()] for side in self.sides]
-        if self.resample is not None:
-            columns = [self.resample(i, indices, seed) for i in range(len(self.sides))]
-        return ASSEMBLE[self.kind](*columns)
+        batch = ASSEMBLE[self.kind](*columns)
+        return hide(batch, self.hidden, seed) if self.hidden else batch
+
+
+def hide(batch: Batch, share: float, seed: int) -> Batch:
+    """<unk> in place of `share` of the subwords that are read, and of one at least; marks stay.
+
+    Where the labels are the very subwords that are read, only the hidden ones are asked for: with
+    none of them there would be no loss.
+    """
+    random = torch.Generator().manual_seed(seed)
+    draws = [torch.rand(ids.shape, generator=random) + (ids <= EOS) for ids in batch.inputs]
+    chosen = [(draw < share) | ((draw == draw.min()) & (draw < 1)) for draw in draws]
+    inputs = tuple(ids.masked_fill(c, UNK) for ids, c in zip(batch.inputs, chosen, strict=True))
+    labels = batch.labels
+    if labels is batch.inputs[0]:
+        labels = labels.masked_fill(~chosen[0], IGNORE)
+    return Batch(inputs, labels)
 
 
 def _translation(source: list[Ids], target: list[Ids]) -> Batch:
@@ -74,6 +100,12 @@ def _translation(source: list[Ids], target: list[Ids]) -> Batch:
 def _text(text: list[Ids]) -> Batch:
     """A language model reads <s> y and must say y </s>."""
     return Batch((pad([[BOS, *y] for y in text]),), pad([[*y, EOS] for y in text], IGNORE))
+
+
+def _in_place(text: list[Ids]) -> Batch:
+    """A masked language model reads <s> y and must say the same, where it is hidden."""
+    ids = pad([[BOS, *y] for y in text])
+    return Batch((ids,), ids)
 
 
 def _labelled(text: list[Ids], label: list[Ids]) -> Batch:
@@ -90,6 +122,7 @@ def _tagged(text: list[Ids], labels: list[Ids]) -> Batch:
 ASSEMBLE: dict[str, Callable[..., Batch]] = {
     "translator": _translation,
     "language-model": _text,
+    "masked-language-model": _in_place,
     "classifier": _labelled,
     "tagger": _tagged,
 }

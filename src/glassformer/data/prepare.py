@@ -18,8 +18,7 @@ from typing import Any
 
 from glassformer.config import DataSettings, RunSettings
 from glassformer.data import datasets, grammar, tasks
-from glassformer.data.batch import Examples, Ids
-from glassformer.data.batching import Indices
+from glassformer.data.batch import Examples
 from glassformer.data.corpus import Corpus, Row, TextFiles
 from glassformer.data.download import sha256_of
 from glassformer.data.ragged import Ragged, RaggedWriter
@@ -52,12 +51,15 @@ class Prepared:
     bad_rows: str = ""  # of the training text, skipped as asked
 
 
-def prepare(settings: RunSettings, threads: int = 2) -> Prepared:
+def prepare(
+    settings: RunSettings, threads: int = 2, tokenizers: dict[str, Tokenizer] | None = None
+) -> Prepared:
+    """What a run needs; with given subwords, where it starts from another run and has its."""
     check(settings)
     if settings.data.name in tasks.TASKS:
         return _prepare_task(settings)
     train = find_text(settings, "train")
-    tokenizers = _tokenizers(train, settings)
+    tokenizers = tokenizers or _tokenizers(train, settings)
     is_classifier = settings.model.kind == "classifier"
     labels = tuple(sorted({row[-1] for row in train.rows()})) if is_classifier else ()
     settings = settings.replace(
@@ -69,7 +71,7 @@ def prepare(settings: RunSettings, threads: int = 2) -> Prepared:
     few = Text(
         lambda: islice(valid.rows(), data.valid_examples), f"{valid.identity} {data.valid_examples}"
     )
-    (train_examples, lost), (valid_examples, _) = store(train), store(few, drawn=False)
+    (train_examples, lost), (valid_examples, _) = store(train), store(few, learning=False)
     for split, examples in (("train", train_examples), ("valid", valid_examples)):
         if not len(examples):
             raise DataError(
@@ -85,13 +87,27 @@ def check(settings: RunSettings) -> None:
     """Refuse data and a kind of model that do not go together."""
     kind, data = settings.model.kind, settings.data
     made_up = data.name in tasks.TASKS
-    valid = ("translator", "tagger") if made_up else ("translator", "classifier", "language-model")
-    valid = ("translator", "language-model") if data.name == "grammar" else valid
+    valid = ["translator", "language-model", "masked-language-model", "classifier"]
+    if made_up or data.name == "grammar":
+        valid = ["translator", "tagger"] if made_up else valid[:-1]
     if kind not in valid:
         raise SettingsError(
             f"model.kind = {kind!r} does not go with data.name = {data.name!r}.",
             "A task is answered in place or said; text is translated, classified or continued.",
             f"Set model.kind = {' or '.join(map(repr, valid))}.",
+        )
+    if kind == "masked-language-model" and not data.hidden:
+        raise SettingsError(
+            f"data.hidden = {data.hidden} does not go with model.kind = {kind!r}.",
+            "It learns by guessing the share of its text that is hidden from it.",
+            "Set data.hidden = 0.15, as is customary.",
+        )
+    if kind == "masked-language-model" and data.subword_sampling:
+        raise SettingsError(
+            f"data.subword_sampling = {data.subword_sampling} does not go with "
+            f"model.kind = {kind!r}.",
+            "Its texts are cut into pieces by their subwords, which therefore stay as they are.",
+            "Leave data.subword_sampling out: what is hidden is drawn anew each time anyway.",
         )
     if made_up and data.longest < 2:
         raise SettingsError(
@@ -128,7 +144,8 @@ def _files(settings: RunSettings, split: str) -> TextFiles:
     data, kind = settings.data, settings.model.kind
     if data.name != "files":
         languages = (data.source_language, data.target_language) if kind == "translator" else ()
-        return datasets.find(data.name, split, languages)
+        part = data.train_split if split == "train" else split
+        return datasets.find(data.name, part, languages)
     paths = {"train": data.train, "valid": data.valid}[split]
     if not paths:
         raise DataError(
@@ -151,7 +168,7 @@ def _tokenizers(train: Text, settings: RunSettings) -> dict[str, Tokenizer]:
     joint = data.joint_vocabulary or len(sides) == 1
 
     def learn(columns: tuple[int, ...], size: int) -> Tokenizer:
-        made_of = f"{train.identity} {columns} {size} {data.subwords}"
+        made_of = f"{train.identity} {columns} {size} {data.subwords} {data.fold_case}"
         folder = _made(made_of, lambda folder: _learn(train, columns, size, data, folder))
         return Tokenizer((folder / "subwords.spm").read_bytes())
 
@@ -165,7 +182,7 @@ def _learn(
     train: Text, columns: tuple[int, ...], size: int, data: DataSettings, folder: Path
 ) -> None:
     sentences = (row[column] for row in train.rows() for column in columns)
-    tokenizer = Tokenizer.train(sentences, size, data.subwords)
+    tokenizer = Tokenizer.train(sentences, size, data.subwords, fold_case=data.fold_case)
     (folder / "subwords.spm").write_bytes(tokenizer.model)
 
 
@@ -186,11 +203,11 @@ def _stored(
     settings: RunSettings,
     tokenizers: dict[str, Tokenizer],
     threads: int,
-    drawn: bool = True,
+    learning: bool = True,
 ) -> tuple[Examples, dict[str, Any]]:
     """The examples of a text, and what was lost on the way to them."""
     data, kind = settings.data, settings.model.kind
-    drawn = drawn and data.subword_sampling > 0
+    drawn = learning and data.subword_sampling > 0
     of_side = [tokenizers.get("joint") or tokenizers[side] for side in _sides(settings)]
     identities = [tokenizer.fingerprint for tokenizer in of_side]
     made_of = f"{text.identity} {identities} {kind} {data.max_length} {data.labels} {drawn}"
@@ -201,21 +218,36 @@ def _stored(
     names = [*_sides(settings), *(["label"] if kind == "classifier" else [])]
     sides = tuple(Ragged.open(folder / f"{name}.{width}") for name in names)
     lost = json.loads((folder / "lost.json").read_text())
+    hidden = data.hidden if learning or kind == "masked-language-model" else 0.0
     if not drawn:
-        return Examples(kind, sides), lost
+        return Examples(kind, sides, hidden=hidden), lost
     texts = [Ragged.open(folder / f"{side}-text.{TEXT}") for side in _sides(settings)]
 
-    def resample(side: int, rows: Indices, seed: int) -> list[Ids]:
-        if side >= len(texts):  # a label
-            return [sides[side][i] for i in rows.tolist()]
-        strings = [texts[side][i].tobytes().decode() for i in rows.tolist()]
-        drawn = of_side[side].sample(strings, data.subword_sampling, seed + side)
-        return [  # a split that is too long is not taken: a text cut short would teach to stop
-            ids if len(ids) <= data.max_length else sides[side][i]
-            for i, ids in zip(rows.tolist(), drawn, strict=True)
+    def redraw(seed: int) -> tuple[Ragged, ...]:
+        anew = [
+            _split_anew(text, ids, tokenizer, data, seed + side)
+            for side, (text, ids, tokenizer) in enumerate(zip(texts, sides, of_side, strict=False))
         ]
+        return (*anew, *sides[len(anew) :])  # a label stays as it is
 
-    return Examples(kind, sides, resample), lost
+    return Examples(kind, sides, redraw, hidden), lost
+
+
+def _split_anew(
+    texts: Ragged, ids: Ragged, tokenizer: Tokenizer, data: DataSettings, seed: int
+) -> Ragged:
+    """Another split of every text; one too long is not taken: a text cut short teaches to stop."""
+    parts = []
+    for begin in range(0, len(texts), CHUNK):
+        rows = range(begin, min(begin + CHUNK, len(texts)))
+        strings = [texts[i].tobytes().decode() for i in rows]
+        drawn = tokenizer.sample(strings, data.subword_sampling, seed + 2 * begin)
+        fitting = [
+            new if len(new) <= data.max_length else ids[i]
+            for i, new in zip(rows, drawn, strict=True)
+        ]
+        parts.append(Ragged.of(fitting))
+    return Ragged.joined(parts)
 
 
 def _tokenise(
@@ -226,7 +258,11 @@ def _tokenise(
     drawn: bool,
     folder: Path,
 ) -> None:
-    """Write the ids of every side; a pair too long on either is left out, other texts are cut."""
+    """Write the ids of every side.
+
+    A pair too long on either side is left out. Of another text what is too long is cut off; for a
+    masked language model, which reads no beginning or end, it comes as a text of its own.
+    """
     data, kind, sides = settings.data, settings.model.kind, _sides(settings)
     width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
     rows, left_out = iter(text.rows()), 0
@@ -244,10 +280,14 @@ def _tokenise(
             columns = list(zip(*chunk, strict=True))
             ids = [t.encode(c, threads) for t, c in zip(of_side, columns, strict=False)]
             fits = [max(map(len, row)) <= data.max_length for row in zip(*ids, strict=True)]
+            if kind == "masked-language-model":
+                ids = [[piece for row in ids[0] for piece in _pieces(row, data.max_length)]]
+            elif kind != "translator":
+                ids = [[row[: data.max_length] for row in ids[0]]]
             if kind != "translator":
-                ids, fits = [[row[: data.max_length] for row in ids[0]]], [True] * len(chunk)
+                fits = [True] * len(ids[0])
             kept = [i for i, fit in enumerate(fits) if fit]
-            left_out += len(chunk) - len(kept)
+            left_out += len(fits) - len(kept)
             for column, side_ids in zip(ids_of, ids, strict=True):
                 column.append(side_ids[i] for i in kept)
             for column, side_text in zip(texts_of, columns, strict=False):
@@ -256,6 +296,13 @@ def _tokenise(
                 label_of.append([data.labels.index(row[-1])] for row in chunk)
     lost = {"left_out": left_out, "bad_rows": text.bad_rows()}
     (folder / "lost.json").write_text(json.dumps(lost))
+
+
+def _pieces(row: list[int], longest: int) -> Iterator[list[int]]:
+    """As few pieces as can be, of about one length."""
+    count = -(-len(row) // longest)
+    for i in range(count):
+        yield row[len(row) * i // count : len(row) * (i + 1) // count]
 
 
 def _made(made_of: str, make: Callable[[Path], None]) -> Path:

@@ -19,11 +19,18 @@ class Ragged:
         self.flat, self.offsets = flat, offsets
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> "Ragged":
+    def of(cls, rows: Sequence[Sequence[int] | NDArray[Any]]) -> "Ragged":
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         flat = np.fromiter((x for row in rows for x in row), np.int32, int(offsets[-1]))
         return cls(flat, offsets)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Ragged"]) -> "Ragged":
+        """The rows of all of them, in memory."""
+        flat = np.concatenate([part.flat for part in parts])
+        lengths = np.concatenate([np.zeros(1, np.int64), *(part.lengths for part in parts)])
+        return cls(flat, lengths.cumsum())
 
     @classmethod
     def open(cls, path: Path) -> "Ragged":

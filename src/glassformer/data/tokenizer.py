@@ -30,11 +30,13 @@ class Tokenizer:
         kind: Kind = "bpe",
         sample: int = 500_000,
         byte_fallback: bool = False,
+        fold_case: bool = False,
     ) -> "Tokenizer":
         """Learn at most `vocab_size` subwords from at most `sample` of the sentences.
 
         A small text has fewer subwords than asked for; the vocabulary is then smaller.
         `byte_fallback` spells characters never seen as bytes, at the price of 256 entries.
+        `fold_case` reads every text in small letters.
         """
         written = BytesIO()
         failed: list[Exception] = []
@@ -48,6 +50,7 @@ class Tokenizer:
                 input_sentence_size=sample,
                 shuffle_input_sentence=True,
                 character_coverage=1.0,
+                normalization_rule_name="nmt_nfkc_cf" if fold_case else "nmt_nfkc",
                 byte_fallback=byte_fallback,
                 pad_id=PAD,
                 unk_id=UNK,

@@ -131,6 +131,11 @@ def _classifier(s: ModelSettings) -> TransformerClassifier:
     return TransformerClassifier(encoder, output, POOLINGS[s.pooling], s.dropout, s.pad_id)
 
 
+def _masked_language_model(s: ModelSettings) -> TransformerTagger:
+    embedding = TokenEmbedding(s.vocab_size, s.d_model)
+    return TransformerTagger(_encoder(s, embedding), _output(s, embedding), s.dropout, s.pad_id)
+
+
 def _tagger(s: ModelSettings) -> TransformerTagger:
     encoder = _encoder(s, TokenEmbedding(s.vocab_size, s.d_model))
     return TransformerTagger(encoder, nn.Linear(s.d_model, s.n_classes), s.dropout, s.pad_id)
@@ -139,6 +144,7 @@ def _tagger(s: ModelSettings) -> TransformerTagger:
 _MODELS: dict[str, Callable[[ModelSettings], Model]] = {
     "translator": _translator,
     "language-model": _language_model,
+    "masked-language-model": _masked_language_model,
     "classifier": _classifier,
     "tagger": _tagger,
 }

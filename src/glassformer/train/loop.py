@@ -13,7 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.checkpoint import Checkpoint, RunFolder, set_weights, weights_of
+from glassformer.checkpoint import (
+    Checkpoint,
+    RunFolder,
+    adopt_weights,
+    origin,
+    set_weights,
+    weights_of,
+)
 from glassformer.config import RunSettings
 from glassformer.data.batch import Batch, prefetch
 from glassformer.data.batching import TokenBatches
@@ -68,6 +75,9 @@ def start(
     if saved is not None:
         check_same_run(saved, data)
         set_weights(model, saved.weights)
+    elif before := origin(settings):
+        check_origin(before, data)
+        adopt_weights(model, before.weights)
     objective = spread(Objective(model, s.label_smoothing, s.compile), world, s.fully_shard)
     rates = s.learning_rate, s.muon_rate
     optimizers = build_optimizers(model, s.optimizer, *rates, s.weight_decay, (s.beta1, s.beta2))
@@ -79,6 +89,29 @@ def start(
         run.position = restore(saved.training, model, optimizers)
         run.stopping.take_up(**saved.training.values["stopping"])
     return run
+
+
+UNTOLD = ("n_heads", "positions", "max_distance", "feed_forward")  # by the shapes of weights
+
+
+def check_origin(before: Checkpoint, data: Prepared) -> None:
+    """Weights of another run mean what they meant there, or are not begun with."""
+    place = data.settings.train.start_from
+    for name in UNTOLD:
+        there, here = (getattr(s.model, name) for s in (before.settings, data.settings))
+        if there != here:
+            raise SettingsError(
+                f"model.{name} = {here!r} does not go with train.start_from = {place!r}.",
+                f"That run was trained with {there!r}, and its weights mean nothing without.",
+                f"Set model.{name} = {there!r}, or leave train.start_from out.",
+            )
+    own, known = ({t.fingerprint for t in of.tokenizers.values()} for of in (data, before))
+    if not own <= known:
+        raise CheckpointError(
+            f"The subwords of the data are not those of train.start_from = {place!r}.",
+            "Its embeddings would be read with the wrong vocabulary.",
+            "Prepare the data with those of that run: prepare(settings, tokenizers=…).",
+        )
 
 
 def check_same_run(saved: Checkpoint, data: Prepared) -> None:
@@ -161,10 +194,10 @@ def updates(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:
     """
     data, s, world = run.settings.data, run.settings.train, run.world
     size = s.accumulate * world.size
-    order = TokenBatches(run.data.train.lengths, data.batch_tokens, s.seed)
     first = run.position.batch
     for epoch in count(run.position.epoch):
-        batches = order.epoch(epoch)
+        examples = run.data.train.drawn(draw_seed(s.seed, epoch))
+        batches = TokenBatches(examples.lengths, data.batch_tokens, s.seed).epoch(epoch)
         if len(batches) < size:
             raise TrainingError(
                 f"An epoch has {len(batches)} batches, one update takes {size}.",
@@ -176,7 +209,7 @@ def updates(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:
             yield (
                 epoch,
                 end,
-                [run.data.train.batch(batches[i], draw_seed(s.seed, epoch, i)) for i in mine],
+                [examples.batch(batches[i], draw_seed(s.seed, epoch, i)) for i in mine],
             )
         first = 0
 
@@ -274,6 +307,6 @@ def keep_good_weights(run: Run) -> None:
 def save(run: Run, weights: dict[str, Tensor], is_best: bool) -> None:
     state = capture(run.model, run.optimizers, run.position, run.stopping, run.average)
     if run.world.leads:
-        checkpoint = Checkpoint(run.settings, weights, run.data.tokenizers, state)
-        run.folder.save(checkpoint, run.position.step, is_best, run.settings.train.keep)
+        saved = Checkpoint(run.settings, weights, run.data.tokenizers, state)
+        run.folder.save(saved, run.position.step, is_best, run.settings.train.keep)
     run.world.wait()

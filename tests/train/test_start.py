@@ -1,0 +1,285 @@
+"""A run that starts from another: its subwords and its encoder, and nothing else of it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from glassformer.checkpoint import Checkpoint, find, read, weights_of, write
+from glassformer.config import RunSettings
+from glassformer.data.batch import IGNORE
+from glassformer.data.prepare import Prepared, prepare
+from glassformer.data.tokenizer import UNK
+from glassformer.errors import CheckpointError, SettingsError
+from glassformer.model.build import build
+from glassformer.train import loop
+from glassformer.train.distributed import ALONE
+from glassformer.train.loop import Run, start, train, updates
+from glassformer.train.validate import validate
+from glassformer.train.verify import verify_resume
+from train.runs import (
+    PAIRS,
+    TINY,
+    assert_equal,
+    assert_same_bits,
+    curve,
+    latest,
+    records,
+    text,
+    trained,
+    unexpected,
+)
+
+MASKED: dict[str, Any] = {
+    "model": {"kind": "masked-language-model"},
+    "data": {"hidden": 0.2, "batch_tokens": 200},
+}
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def masked(folder: Path, **sections: dict[str, Any]) -> Prepared:
+    """What a masked language model learns from: the English of PAIRS."""
+    given = {name: MASKED.get(name, {}) | sections.get(name, {}) for name in ("model", "data")}
+    return prepare(text(folder, **given, train=sections.get("train", {})), threads=1)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    """A run of a masked language model, whose best checkpoint is not its latest."""
+    data = masked(tmp_path / "text", train={"max_steps": 4, "validate_every": 2, "ema": 0.5})
+    trained(data, tmp_path / "words", evaluate=lambda model: {"loss": next(scores)})
+    return tmp_path / "words"
+
+
+scores = iter(range(10**6))  # the first validation is the best, whatever was learned
+
+
+def settings_of(folder: Path, words: Path | None, kind: str, **model: Any) -> RunSettings:
+    """A recipe that starts from `words`, with more words than those had."""
+    place = None if words is None else str(words)
+    if kind == "translator":
+        return text(folder, model=model, train={"start_from": place, "max_steps": 6})
+    for name in ("train", "valid"):
+        rows = [f"{source} again\t{'eats' in source}\n" for source, _ in PAIRS]
+        (folder / f"{name}.tsv").write_text("".join(rows))
+    files = {name: [str(folder / f"{name}.tsv")] for name in ("train", "valid")}
+    return TINY.replace(
+        model={"kind": kind, "vocab_size": 60, "dropout": 0.2, **model},
+        data={"name": "files", "columns": ["1", "2"], "batch_tokens": 200, **files},
+        train={"start_from": place, "max_steps": 6, "ema": 0.5},
+    )
+
+
+def data_of(folder: Path, words: Path | None, kind: str = "classifier", **model: Any) -> Prepared:
+    """In the subwords of `words`, whose run it starts from."""
+    tokenizers = read(find(words)).tokenizers if words else None
+    return prepare(settings_of(folder, words, kind, **model), 1, tokenizers)
+
+
+def begun(data: Prepared, folder: Path) -> Run:
+    return start(data, folder, ALONE, False, unexpected)
+
+
+def parts(weights: Any, encoder: bool) -> dict[str, torch.Tensor]:
+    return {n: weights[n] for n in weights if n.startswith("encoder.") == encoder}
+
+
+# A masked language model
+
+
+def test_a_masked_language_model_learns(tmp_path: Path) -> None:
+    """Every word of a text is the same, so that whichever is hidden can be told from the others."""
+    words = sorted({word for source, _ in PAIRS for word in source.split()})
+    for name in ("train", "valid"):
+        (tmp_path / name).write_text("".join(f"{f'{word} ' * 5}\n" for word in words * 4))
+    files = {name: [str(tmp_path / name)] for name in ("train", "valid")}
+    settings = TINY.replace(
+        model={**MASKED["model"], "d_model": 32, "vocab_size": 80, "dropout": 0.0},
+        data={"name": "files", "hidden": 0.3, "batch_tokens": 600, "valid_examples": 100, **files},
+        train={"max_steps": 25, "learning_rate": 0.02, "warmup": 5, "validate_every": 25},
+    )
+    trained(prepare(settings, threads=1), tmp_path / "run")
+    (record,) = records(tmp_path / "run", "valid_loss")
+    assert record["valid_accuracy"] > 90 > 5 * 100 / len(words)
+    assert curve(tmp_path / "run")[-1] < curve(tmp_path / "run")[0] / 2
+
+
+def test_each_epoch_hides_anew_and_each_validation_the_same(tmp_path: Path) -> None:
+    data = masked(tmp_path, data={"batch_tokens": 10_000})
+    run = begun(data, tmp_path / "run")
+    (first,), (second,) = (
+        batches for (_, _, batches), _ in zip(updates(run), range(2), strict=False)
+    )
+    hidden = [batch.inputs[0] == UNK for batch in (first, second)]
+    assert not torch.equal(*hidden) and all(h.any() for h in hidden)
+    weights = weights_of(run.model)
+    found = [validate(data.settings.model, weights, data.valid, 10_000, None) for _ in range(2)]
+    assert found[0] == found[1]
+
+
+def test_its_scores_are_torchs_over_what_is_hidden(tmp_path: Path) -> None:
+    data = masked(tmp_path)
+    model = build(data.settings.model).eval()
+    batch = data.valid.batch(np.arange(len(data.valid)))
+    logits, labels = model(*batch.inputs).flatten(0, 1), batch.labels.flatten()
+    loss = F.cross_entropy(logits, labels, ignore_index=IGNORE).item()
+    right = (logits.argmax(-1) == labels)[labels != IGNORE].double().mean()
+    found = validate(data.settings.model, weights_of(model), data.valid, 10_000, None)
+    assert_close(found["loss"], loss, rtol=1e-5, atol=0)
+    assert_close(found["accuracy"], 100 * float(right))
+
+
+@pytest.mark.parametrize("stop", [3, 5])
+def test_what_is_hidden_is_the_same_when_a_run_goes_on(tmp_path: Path, stop: int) -> None:
+    data = masked(tmp_path, model={"dropout": 0.2}, train={"max_steps": 8})
+    trained(data, tmp_path / "whole")
+    trained(data, tmp_path / "parts", stop=stop)
+    trained(data, tmp_path / "parts", resume=True)
+    assert_same_bits(tmp_path / "parts", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_shortest_texts_and_the_least_share_are_no_failure(tmp_path: Path, seed: int) -> None:
+    """A batch of one text from which chance hides nothing has nothing to learn from."""
+    settings = {"hidden": 0.001, "batch_tokens": 1}
+    data = masked(tmp_path, data=settings, train={"max_steps": 5, "seed": seed})
+    _, reason = trained(data, tmp_path / "run")
+    assert reason == "5 updates"
+
+
+# What begins with it
+
+
+@pytest.mark.parametrize("kind", ["classifier", "translator"])
+def test_it_begins_with_exactly_that_encoder_and_those_subwords(
+    tmp_path: Path, words: Path, kind: str
+) -> None:
+    data, best = data_of(tmp_path, words, kind), read(words / "best")
+    run, fresh = begun(data, tmp_path / "run"), begun(alone(data), tmp_path / "alone")
+    own, drawn = weights_of(run.model), weights_of(fresh.model)
+    assert_equal(parts(own, True), parts(best.weights, True))
+    assert_equal(parts(own, False), parts(drawn, False))
+    assert parts(own, False) and not any(
+        torch.equal(own[n], drawn[n]) for n in parts(own, True) if own[n].dim() == 2
+    )
+    assert data.tokenizers["joint"].fingerprint == best.tokenizers["joint"].fingerprint
+    assert data.settings.model.vocab_size == best.settings.model.vocab_size
+    if run.average is not None:  # which would otherwise remember what was drawn
+        assert_equal(parts(run.average.weights, True), parts(best.weights, True))
+
+
+def alone(data: Prepared) -> Prepared:
+    """The same data for a run that starts from none."""
+    settings = data.settings.replace(train={"start_from": None})
+    return Prepared(settings, data.train, data.valid, data.valid_rows, data.tokenizers, 0)
+
+
+def test_another_checkpoint_than_the_best_can_be_named(tmp_path: Path, words: Path) -> None:
+    data = data_of(tmp_path, words / "latest")
+    own = weights_of(begun(data, tmp_path / "run").model)
+    assert_equal(parts(own, True), parts(latest(words).weights, True))
+    best = read(words / "best").weights
+    assert any(not torch.equal(own[name], best[name]) for name in parts(best, True))
+
+
+def test_of_the_way_behind_it_nothing_is_taken_over(tmp_path: Path, words: Path) -> None:
+    run = begun(data_of(tmp_path, words), tmp_path / "run")
+    assert (run.position.step, run.position.labels, run.position.seconds) == (0, 0, 0.0)
+    assert run.stopping.best is None
+    assert all(not optimizer.state for optimizer in run.optimizers)
+
+
+def test_it_learns_what_a_run_alone_would_not_have(tmp_path: Path, words: Path) -> None:
+    data = data_of(tmp_path, words)
+    trained(data, tmp_path / "run")
+    trained(data, tmp_path / "again")
+    trained(alone(data), tmp_path / "alone")
+    assert_same_bits(tmp_path / "run", tmp_path / "again")
+    assert curve(tmp_path / "run") != curve(tmp_path / "alone")
+    assert latest(tmp_path / "run").settings.train.start_from == str(words)
+
+
+@pytest.mark.parametrize("stop", [2, 4])
+def test_resumed_it_goes_on_to_the_same_bits_and_adopts_nothing_again(
+    tmp_path: Path, words: Path, monkeypatch: pytest.MonkeyPatch, stop: int
+) -> None:
+    data = data_of(tmp_path, words)
+    trained(data, tmp_path / "whole")
+    trained(data, tmp_path / "parts", stop=stop)
+    changed = read(words / "best")  # the other run has gone on in the meantime
+    other = {name: tensor + 1 for name, tensor in changed.weights.items()}
+    write(Checkpoint(changed.settings, other, changed.tokenizers), (words / "best").resolve())
+    monkeypatch.setattr(loop, "adopt_weights", lambda *_: pytest.fail("adopted again"))
+    trained(data_of(tmp_path, words), tmp_path / "parts", resume=True)
+    assert_same_bits(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_verify_resume_proves_it_of_such_a_run(tmp_path: Path, words: Path) -> None:
+    said: list[str] = []
+    verify_resume(data_of(tmp_path, words), said.append)
+    assert len(said) == 3 and all("the same bits" in notice for notice in said)
+
+
+# What cannot begin with it
+
+
+def test_an_encoder_of_another_shape_is_refused_before_anything_is_written(
+    tmp_path: Path, words: Path
+) -> None:
+    with pytest.raises(CheckpointError, match="cannot begin with those weights") as caught:
+        begun(data_of(tmp_path, words, d_model=16), tmp_path / "run")
+    assert "(60, 8) there" in caught.value.what and "(60, 16)" in caught.value.why
+    assert "train.start_from" in caught.value.remedy
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"n_heads": 4}, {"positions": "rope"}, {"feed_forward": "gelu"}], ids=str
+)
+def test_an_encoder_that_would_read_otherwise_is_refused(
+    tmp_path: Path, words: Path, change: dict[str, Any]
+) -> None:
+    """No shape would tell."""
+    ((name, value),) = change.items()
+    with pytest.raises(SettingsError) as caught:
+        begun(data_of(tmp_path, words, **change), tmp_path / "run")
+    assert f"model.{name} = {value!r} does not go with train.start_from" in caught.value.what
+    assert f"Set model.{name} = {getattr(TINY.model, name)!r}" in caught.value.remedy
+
+
+def test_subwords_of_ones_own_are_refused(tmp_path: Path, words: Path) -> None:
+    """A vocabulary of the same size, and every row of the table would be another word's."""
+    data = prepare(settings_of(tmp_path, words, "classifier"), 1)
+    assert data.settings.model.vocab_size == read(words / "best").settings.model.vocab_size
+    with pytest.raises(CheckpointError, match="subwords of the data are not those") as caught:
+        begun(data, tmp_path / "run")
+    assert "tokenizers" in caught.value.remedy
+
+
+def test_a_model_without_an_encoder_has_nothing_to_begin_with(tmp_path: Path, words: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"decoder\.embedding\.weight is absent there"):
+        begun(data_of(tmp_path, words, "language-model"), tmp_path / "run")
+
+
+def test_a_run_that_is_gone_is_named(tmp_path: Path, words: Path) -> None:
+    data = data_of(tmp_path, words)
+    words.rename(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError) as caught:
+        begun(data, tmp_path / "run")
+    assert str(words) in caught.value.what
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_run_is_not_begun_with(tmp_path: Path, words: Path) -> None:
+    data = data_of(tmp_path, words)
+    (words / "best" / "model.safetensors").write_bytes(b"half")
+    with pytest.raises(CheckpointError, match=r"is damaged: model\.safetensors"):
+        train(begun(data, tmp_path / "run"))
