@@ -28,6 +28,7 @@ from glassformer.pipeline import (
     load_translator,
 )
 from glassformer.quantize import Int8Linear, dequantise_weights, quantise_weights
+from pretrained.stand_ins import bundle
 
 ENGLISH = ["a dog", "the old cat sees a dog", "two children want some tea", "a house of tea"]
 FRENCH = ["un chien", "le vieux chat voit un chien", "deux enfants veulent du thé", "la maison"]
@@ -364,6 +365,24 @@ def test_labels_without_names_are_numbers():
     assert classifier.labels == ("0", "1", "2")
 
 
+def test_codes_of_a_named_set_are_called_by_what_they_mean():
+    content = saved(kind="classifier", n_classes=2)
+
+    def of(**data) -> Classifier:
+        settings = content.settings.replace(data=data)
+        return called(Checkpoint(settings, content.weights, content.tokenizers))
+
+    codes, reviews = of(name="files", labels=("0", "1")), of(name="imdb", labels=("0", "1"))
+    assert codes.labels == ("0", "1") and reviews.labels == ("negative", "positive")
+    for text in ENGLISH:
+        one, other = codes.classify(text), reviews.classify(text)
+        assert one.probabilities["1"] == other.probabilities["positive"]
+        assert other.label == reviews.spellings[one.label]
+    both = {"0": "negative", "1": "positive"}
+    assert reviews.spellings == both | {word: word for word in both.values()}
+    assert codes.spellings == {"0": "0", "1": "1"}
+
+
 def test_too_long_a_text_is_classified_by_its_beginning_only_if_asked(classifier):
     long = "a dog " * 1_000
     with pytest.raises(DataError, match="Text 2 of 2 has"):
@@ -601,13 +620,14 @@ def test_weights_of_another_model_are_named(tmp_path, small):
         load(tmp_path)
 
 
-def test_a_tagger_cannot_be_called(tmp_path):
-    checkpoint.write(saved(kind="tagger"), tmp_path / "step-1")
+@pytest.mark.parametrize("kind", ["tagger", "masked-language-model"])
+def test_what_answers_in_place_cannot_be_called(tmp_path, kind):
+    checkpoint.write(saved(kind=kind), tmp_path / "step-1")
     with pytest.raises(CheckpointError) as caught:
         load(tmp_path / "step-1")
-    assert "tagger" in caught.value.what and str(tmp_path) in caught.value.what
+    assert f"holds a {kind}" in caught.value.what and str(tmp_path) in caught.value.what
     assert "Translators, classifiers and language models" in caught.value.why
-    assert "glassformer.build" in caught.value.remedy
+    assert "train.start_from" in caught.value.remedy
 
 
 @pytest.mark.parametrize("kind", CALLED)
@@ -636,13 +656,32 @@ def test_a_translator_of_symbols_has_no_text_to_be_called_with(tmp_path):
     assert "symbols" in caught.value.why and "of text" in caught.value.remedy
 
 
-@pytest.mark.parametrize("name", ["absent", "."])
-def test_a_folder_without_a_checkpoint_is_named(tmp_path, name):
+def test_a_folder_without_a_checkpoint_is_named(tmp_path):
     with pytest.raises(CheckpointError) as caught:
-        load(tmp_path / name)
-    assert str(tmp_path / name) in caught.value.what
+        load(tmp_path)
+    assert str(tmp_path) in caught.value.what
     assert "manifest.json" in caught.value.why
     assert "folder of a run" in caught.value.remedy
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(CheckpointError) as caught:
+        load(tmp_path / "absent")
+    assert str(tmp_path / "absent") in caught.value.what
+    assert "folder of a run" in caught.value.why and "by its folder" in caught.value.remedy
+
+
+def test_a_bundled_model_is_loaded_by_its_name_unless_a_folder_is_called_so(tmp_path, monkeypatch):
+    root = bundle(monkeypatch, tmp_path / "package", "en-fr", "sentiment")
+    monkeypatch.chdir(tmp_path)
+    assert type(glassformer.load("sentiment")) is Classifier
+    (said,) = load("en-fr").translate(ENGLISH[:1])
+    assert said == load(root / "en-fr").translate(ENGLISH[0])
+    assert load(["en-fr", root / "en-fr"]).translate(ENGLISH[0]) == said
+    with pytest.raises(CheckpointError, match="en-fr holds a translator, not a classifier"):
+        load_classifier("en-fr")
+    checkpoint.write(saved(kind="language-model"), tmp_path / "en-fr")
+    assert type(load("en-fr")) is Generator
 
 
 def test_padding_is_no_word_of_any_vocabulary():

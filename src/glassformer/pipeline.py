@@ -1,8 +1,9 @@
 """A checkpoint that you can call: text in, text out.
 
-    load("runs/multi30k").translate("A man is riding a red bicycle.")
+    load("en-fr").translate("A man is riding a red bicycle.")
 
-`load` gives a `Translator`, a `Classifier` or a `Generator`, by what the checkpoint is of.
+`load` gives a `Translator`, a `Classifier` or a `Generator`, by what the checkpoint is of: a run's,
+or that of a model that comes with the package.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer import checkpoint, quantize
+from glassformer import checkpoint, pretrained, quantize
 from glassformer.checkpoint import Checkpoint
 from glassformer.config import RunSettings
+from glassformer.data import datasets
 from glassformer.data.batch import pad
 from glassformer.data.batching import TokenBatches
 from glassformer.data.sentences import sentences
@@ -228,7 +230,11 @@ class Classification:
 
 
 class Classifier:
-    """A classifier with its subwords and labels."""
+    """A classifier with its subwords and labels.
+
+    Where its training text has codes for labels, `labels` are what they mean; `spellings` gives the
+    label for either, so that examples may have codes or words.
+    """
 
     def __init__(
         self,
@@ -239,7 +245,10 @@ class Classifier:
         self.model, self.settings = model.eval(), settings
         self.tokenizer = next(iter(tokenizers.values()))
         classes = range(settings.model.n_classes)
-        self.labels = settings.data.labels or tuple(str(c) for c in classes)
+        codes = settings.data.labels or tuple(str(c) for c in classes)
+        meanings = _meanings(settings.data.name)
+        self.labels = tuple(meanings.get(code, code) for code in codes)
+        self.spellings = dict(zip((*self.labels, *codes), self.labels * 2, strict=True))
 
     @overload
     def classify(
@@ -274,6 +283,11 @@ class Classifier:
         by_label = dict(zip(self.labels, probabilities, strict=True))
         label = max(by_label, key=by_label.__getitem__)
         return Classification(label, by_label[label], by_label)
+
+
+def _meanings(name: str) -> dict[str, str]:
+    """What the labels of a named set mean, if they are codes."""
+    return (datasets.manifest(name).labels or {}) if name in datasets.names() else {}
 
 
 def _read(tokenizer: Tokenizer, texts: Sequence[str], longest: int, truncate: bool) -> list[Ids]:
@@ -342,12 +356,13 @@ def load(
 ) -> Translator | Classifier | Generator:
     """The model of a run or of one of its checkpoints: a run's best, or its latest.
 
+    What is no path that is there may be a model that comes with the package: `en-fr`, `sentiment`.
     Several translators with the same subwords are an ensemble. `int8` makes it smaller and faster;
     a checkpoint that was saved quantised is so anyhow.
     """
     if not isinstance(model, str | Path):
         return _ensemble([load(one, int8) for one in model])
-    saved = checkpoint.read(checkpoint.find(Path(model)))
+    saved = checkpoint.read(checkpoint.find(pretrained.resolve(model)))
     if not saved.tokenizers:
         raise CheckpointError(
             f"{model} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",
@@ -364,7 +379,7 @@ def load(
     raise CheckpointError(
         f"{model} holds a {saved.settings.model.kind}.",
         "Translators, classifiers and language models can be called; this is none of them.",
-        "Build it with glassformer.build and load its weights with glassformer.checkpoint.",
+        "Start a classifier from its encoder: train.start_from; or load its weights by hand.",
     )
 
 

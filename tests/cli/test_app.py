@@ -9,6 +9,7 @@ import pytest
 
 import glassformer
 from glassformer.config import PRESETS, ModelSettings
+from train.runs import Command
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -31,6 +32,16 @@ def test_describe_prints_the_table_of_the_built_model() -> None:
     result = run("describe", "tiny", "n_kv_heads=1", "--length", "7")
     expected = glassformer.describe(glassformer.build("tiny", n_kv_heads=1), 7)
     assert result.stdout.strip() == str(expected)
+
+
+def test_describe_tells_of_kinds_that_no_preset_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = Command(monkeypatch, capsys)
+    code, out, _ = command("describe", "tiny", "kind=masked-language-model", "vocab_size=50")
+    model = glassformer.build("tiny", kind="masked-language-model", vocab_size=50)
+    assert code == 0 and out.strip() == str(glassformer.describe(model))
+    assert "50×128 (tied)" in out and "decoder" not in out
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -8,6 +8,7 @@ import pytest
 
 from cli.models import LONGEST, TEXTS, type_in, write_model
 from glassformer.pipeline import load_classifier
+from pretrained.stand_ins import bundle
 from train.runs import Command
 
 RUN = ("--model", "run", "--threads", 1)
@@ -74,7 +75,7 @@ def test_a_text_too_long_is_named_and_the_lines_before_it_are_answered(
     code, out, said = command("classify", *RUN)
     assert code == 3 and out.count("\n") == len(TEXTS)
     assert "Line 5 of standard input: the text has" in said and f"up to {LONGEST}" in said
-    assert "--truncate" in said and "--split" not in said
+    assert "--truncate" in said.partition("next:")[2] and "--split" not in said
     sys.stdin.seek(0)
     code, out, _ = command("classify", "--truncate", *RUN)
     assert code == 0 and out.count("\n") == 2 * len(TEXTS) + 1
@@ -88,11 +89,35 @@ def test_what_is_not_utf_8_is_named(command: Command, monkeypatch: pytest.Monkey
 
 
 def test_a_model_that_is_none_or_of_another_kind_is_named(glassformer: Command) -> None:
-    code, _, said = glassformer("classify", "a dog")
-    assert code == 2 and "--model" in said
-    code, _, said = glassformer("classify", "a dog", "--model", "absent")
-    assert code == 4 and "absent is not a checkpoint" in said
+    for name, what in (("absent", "no model 'absent'"), (".", ". is not a checkpoint")):
+        code, _, said = glassformer("classify", "a dog", "--model", name)
+        assert code == 4 and what in said
     write_model("run")
     code, _, said = glassformer("classify", "a dog", "--model", "run")
     assert code == 4 and "run holds a translator, not a classifier" in said
     assert "translate" in said.partition("why:")[2]
+
+
+def test_without_a_model_it_is_the_bundled_one_and_its_labels_are_words(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = bundle(monkeypatch, tmp_path / "package", "en-fr", "sentiment")
+    found = load_classifier(root / "sentiment").classify(TEXTS)
+    assert {one.label for one in found} == {"negative", "positive"}
+    expected = "".join(f"{one.label}\t{one.probability:.4f}\n" for one in found)
+    Path("sentiment").mkdir()
+    asked = ("classify", "--threads", 1, *TEXTS)
+    assert glassformer(*asked) == (0, expected, "")
+    Path("sentiment").rmdir()
+    assert glassformer(*asked, "--model", "sentiment") == (0, expected, "")
+    code, out, _ = glassformer("classify", "--probabilities", TEXTS[0])
+    assert code == 0 and list(json.loads(out)) == ["negative", "positive"]
+
+
+def test_without_any_model_it_says_how_to_get_one(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle(monkeypatch, tmp_path / "package", "en-fr")
+    code, out, said = glassformer("classify", "a dog")
+    assert (code, out) == (4, "") and "sentiment does not come with this copy" in said
+    assert "--model runs/imdb" in said and "recipes/imdb.toml" in said.partition("next:")[2]

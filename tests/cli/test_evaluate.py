@@ -16,7 +16,8 @@ from glassformer.config import RunSettings
 from glassformer.data.prepare import prepare
 from glassformer.evaluate.bleu import bleu
 from glassformer.model.build import build
-from glassformer.pipeline import load_translator
+from glassformer.pipeline import load_classifier, load_translator
+from pretrained.stand_ins import bundle
 from train.runs import PAIRS, TINY, Command, text
 
 SOURCES, REFERENCES = map(list, zip(*PAIRS[:12], strict=True))
@@ -189,6 +190,35 @@ def test_other_columns_are_named(classifier: Command) -> None:
     assert card()["texts"] == 2
 
 
+@pytest.mark.parametrize("spelt", [{0: 0, 1: 1}, {0: "0", 1: "1"}, {0: "negative", 1: "positive"}])
+def test_a_bundled_classifier_of_reviews_is_judged_by_codes_or_by_words(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spelt: dict[int, object]
+) -> None:
+    root = bundle(monkeypatch, tmp_path / "package", "sentiment")
+    texts = ["a dog", "the old cat sees a dog", "two children want some tea", "un vieux chat voit"]
+    rows = [{"text": text, "label": spelt[n % 2]} for n, text in enumerate(texts)]
+    Path("reviews.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    files = ("--json", "card.json", "--output", "said")
+    code, _, said = glassformer("evaluate", "sentiment", "--data", "reviews.jsonl", *ONE, *files)
+    assert code == 0, said
+    found = [one.label for one in load_classifier(root / "sentiment").classify(texts)]
+    right = sum(a == b for a, b in zip(found, ["negative", "positive"] * 2, strict=True))
+    assert card()["accuracy"]["value"] == right / 4
+    assert [c["label"] for c in card()["classes"]] == ["negative", "positive"]
+    assert [c["true"] for c in card()["classes"]] == [2, 2]
+    assert Path("said").read_text().split() == found
+    assert card()["circumstances"]["model"] == "sentiment"
+
+
+def test_a_label_that_the_classifier_has_not_is_named(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle(monkeypatch, tmp_path / "package", "sentiment")
+    Path("reviews.jsonl").write_text('{"text": "a dog", "label": 2}\n')
+    code, _, said = glassformer("evaluate", "sentiment", "--data", "reviews.jsonl")
+    assert code == 3 and "'2' is not in ['0', '1', 'negative', 'positive']" in said
+
+
 # What is wrong
 
 
@@ -261,6 +291,12 @@ def test_what_has_no_right_answer_is_not_judged(glassformer: Command, tmp_path: 
     saved(text(tmp_path, model={"kind": "language-model"}))
     code, _, said = glassformer("evaluate", "run", *FILES)
     assert code == 4 and "run is neither a translator nor a classifier" in said
+
+
+def test_what_only_guesses_words_is_not_judged(glassformer: Command, tmp_path: Path) -> None:
+    saved(text(tmp_path, model={"kind": "masked-language-model"}, data={"hidden": 0.2}))
+    code, out, said = glassformer("evaluate", "run", *FILES)
+    assert (code, out) == (4, "") and "run holds a masked-language-model" in said
 
 
 def test_a_place_that_cannot_be_written_is_named_after_the_card_is_shown(

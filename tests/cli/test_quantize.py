@@ -195,7 +195,7 @@ def test_a_language_model_has_nothing_to_be_compared_by(glassformer: Command) ->
     assert code == 2 and "no right answer" in said
 
 
-@pytest.mark.parametrize("kind", ["tagger", None], ids=str)
+@pytest.mark.parametrize("kind", ["tagger", "masked-language-model", None], ids=str)
 def test_what_cannot_be_loaded_is_not_quantised(glassformer: Command, kind: str | None) -> None:
     if kind:
         write_model("run", kind)

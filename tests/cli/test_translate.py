@@ -16,6 +16,7 @@ from cli.models import LONGEST, TEXTS, type_in, write_model
 from glassformer.data.sentences import sentences
 from glassformer.decode.options import SearchOptions
 from glassformer.pipeline import Translation, load_translator
+from pretrained.stand_ins import bundle
 from train.runs import Command
 
 Said = Callable[..., list[str]]
@@ -306,20 +307,56 @@ def test_a_prefix_longer_than_an_answer_may_be_is_refused(command: Command) -> N
     assert code == 1 and "Text 1: " in said and "prefix" in said and "max_length" in said
 
 
-def test_without_a_model_it_says_how_to_get_one(glassformer: Command) -> None:
+def test_without_a_model_it_is_the_bundled_one_whatever_is_called_so_here(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root = bundle(monkeypatch, tmp_path / "package", "en-fr", "sentiment")
+    asked = ("translate", "--threads", 1, *TEXTS)
+    expected = load_translator(root / "en-fr").translate(TEXTS)
+    answer = (0, "".join(f"{text}\n" for text in expected), "")
+    assert glassformer(*asked) == glassformer(*asked, "--model", "en-fr") == answer
+    Path("en-fr").mkdir()
+    assert glassformer(*asked) == answer
+    assert "en-fr is not a checkpoint" in glassformer(*asked, "--model", "en-fr")[2]
+    assert "sentiment holds a classifier" in glassformer(*asked, "--model", "sentiment")[2]
+
+
+def test_without_any_model_it_says_how_to_get_one(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle(monkeypatch, tmp_path / "package")
     code, out, said = glassformer("translate", "a dog")
     assert (code, out) == (4, "")
     assert "No model is named" in said and "--model runs/demo" in said
     assert "glassformer demo" in said.partition("next:")[2].replace("\n", " ")
 
 
-@pytest.mark.parametrize("name", ["absent", "."])
-def test_a_folder_that_is_no_model_is_named(glassformer: Command, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "what"), [("absent", "no model 'absent'"), (".", ". is not a checkpoint")]
+)
+def test_a_folder_that_is_no_model_is_named(glassformer: Command, name: str, what: str) -> None:
     code, out, said = glassformer("translate", "a dog", "--model", name)
-    assert (code, out) == (4, "") and f"{name} is not a checkpoint" in said
+    assert (code, out) == (4, "") and what in said
 
 
-@pytest.mark.parametrize("kind", ["classifier", "language-model", "tagger"])
+@pytest.mark.parametrize(
+    ("arguments", "threads"),
+    [([TEXTS[0]], 1), (TEXTS, 2), (["--file", "texts"], 2), ([TEXTS[0], "--threads", 2], 2)],
+    ids=str,
+)
+def test_one_text_takes_one_thread_unless_told_otherwise(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[object], threads: int
+) -> None:
+    Path("texts").write_text("a dog\n")
+    asked: list[int] = []
+    monkeypatch.setattr("torch.set_num_threads", asked.append)
+    assert command("translate", "--model", "run", *arguments)[0] == 0
+    assert asked == [threads]
+
+
+@pytest.mark.parametrize(
+    "kind", ["classifier", "language-model", "masked-language-model", "tagger"]
+)
 def test_a_model_of_another_kind_is_named(glassformer: Command, kind: str) -> None:
     write_model("run", kind)
     code, out, said = glassformer("translate", "a dog", "--model", "run")

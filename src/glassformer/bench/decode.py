@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer import checkpoint
+from glassformer import checkpoint, pretrained
 from glassformer.bench import engines
 from glassformer.bench.alone import Alone
 from glassformer.bench.engines import BOS, CTRANSLATE2, EOS, MARIAN, OURS, PAD, Engine, Ids, Lengths
@@ -132,7 +132,7 @@ def bench_trained(
 
 
 def trained_checkpoint(run: Path) -> Checkpoint:
-    saved = checkpoint.read(checkpoint.find(run))
+    saved = checkpoint.read(checkpoint.find(pretrained.resolve(run)))
     if saved.settings.model.kind != "translator" or not saved.tokenizers:
         raise CheckpointError(
             f"{run} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",

@@ -15,6 +15,7 @@ from glassformer.cli import (
     describe,
     evaluate,
     generate,
+    models,
     profile,
     quantize,
     train,
@@ -54,6 +55,7 @@ app.command("average")(average.average)
 app.command("translate")(translate.translate)
 app.command("classify")(classify.classify)
 app.command("generate")(generate.generate)
+app.command("models")(models.models)
 app.command("evaluate")(evaluate.evaluate)
 app.command("quantize")(quantize.quantize)
 app.command("profile")(profile.profile)

@@ -6,24 +6,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import options as o
+from glassformer.cli.models import default
 from glassformer.cli.text import answer_lines, check_input, lines
+from glassformer.pretrained import CLASSIFIER
 
 if TYPE_CHECKING:
     from glassformer.pipeline import Classification
 
 
 def classify(
-    model: Annotated[
-        str, typer.Option(metavar="RUN", help="A run or a checkpoint of a classifier.")
-    ],
     texts: o.Texts = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL", help=f"A run, a checkpoint or one of `models`. [{CLASSIFIER}]"
+        ),
+    ] = None,
     file: o.File = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Those of all labels, a JSON object a line.")
     ] = False,
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
-    threads: o.Threads = 2,
+    threads: o.ThreadsForText = None,
     batch_tokens: o.BatchTokens = 4_096,
 ) -> None:
     """Label texts, or the lines of a file or of standard input: label, tab, probability.
@@ -31,13 +36,14 @@ def classify(
     An empty line gives an empty line.
     """
     check_input(texts, file)
+    named = default(CLASSIFIER, OWN) if model is None else model
 
     import torch
 
     from glassformer.pipeline import load_classifier
 
-    torch.set_num_threads(threads)
-    classifier = load_classifier(model, int8)
+    torch.set_num_threads(threads or o.threads_for(texts))
+    classifier = load_classifier(named, int8)
 
     def answer(some: list[str]) -> list[list[str]]:
         subwords = classifier.tokenizer.encode(some)
@@ -45,7 +51,11 @@ def classify(
         found = iter(classifier.classify(full, batch_tokens=batch_tokens, truncate=truncate))
         return [[_told(next(found), probabilities) if ids else ""] for ids in subwords]
 
-    answer_lines(lines(texts, file), answer, "Make it shorter; or --truncate.")
+    answer_lines(lines(texts, file), answer, TOO_LONG)
+
+
+OWN = "--model runs/imdb. To train that one: glassformer train recipes/imdb.toml."
+TOO_LONG = "Make it shorter; or have it cut, as long texts were in training: --truncate."
 
 
 def _told(found: "Classification", probabilities: bool) -> str:

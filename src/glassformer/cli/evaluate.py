@@ -57,7 +57,9 @@ class Report:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A run's folder, or a name.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A run, a checkpoint or one of `models`.")
+    ],
     source: Annotated[Path | None, typer.Option(help="Text to translate, a line each.")] = None,
     reference: Annotated[Path | None, typer.Option(help="What it should become.")] = None,
     tokenised_reference: Annotated[
@@ -261,8 +263,9 @@ def classification(model: str, classifier: "Classifier", about: Data, how: How) 
     from glassformer.evaluate.classification import classification_card, classify
     from glassformer.evaluate.examples import check_fit, turns
 
-    examples = read(about, (), classifier.labels)
-    texts, labels = map(list, zip(*examples.rows, strict=True))
+    examples = read(about, (), classifier.spellings)
+    texts, spelt = map(list, zip(*examples.rows, strict=True))
+    labels = [classifier.spellings[label] for label in spelt]
     if not how.truncate:
         check_fit(texts, classifier.tokenizer, classifier.settings.data.max_length)
     with progress("classifying", len(turns(texts))) as tick:

@@ -21,6 +21,9 @@ Int8 = Annotated[
     ),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="Threads of torch.")]
+ThreadsForText = Annotated[
+    int | None, typer.Option(min=1, help="Threads of torch. [1 for one text, 2 for more]")
+]
 BatchTokens = Annotated[
     int, typer.Option(min=1, help="Tokens of a batch: more are faster, and take more memory.")
 ]
@@ -47,6 +50,11 @@ TopP = Annotated[
     float | None, typer.Option(metavar="P", help="Draw from the likeliest that make up P. [1]")
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Of what is drawn. [0]")]
+
+
+def threads_for(texts: list[str] | None) -> int:
+    """For one text a second thread gains nothing, and on a busy machine the first waits for it."""
+    return 1 if texts and len(texts) == 1 else 2
 
 
 def only_with(partner: str, there: bool, **options: object) -> None:

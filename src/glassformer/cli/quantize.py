@@ -54,11 +54,11 @@ def quantize(
 
     import torch
 
-    from glassformer import checkpoint
+    from glassformer import checkpoint, pretrained
     from glassformer.pipeline import load
 
     torch.set_num_threads(threads)
-    folder = checkpoint.find(run)
+    folder = checkpoint.find(pretrained.resolve(run))
     saved = checkpoint.read(folder)
     place = output or (run.parent if folder == run else run) / "int8"
     refuse_twice(run, saved)
@@ -161,7 +161,8 @@ def trial(model: "Judged", about: Data, beam: int, truncate: bool) -> Trial:
         about = replace(about, columns=about.columns or (languages if about.file else ()))
         rows = read(about, languages).rows
     else:
-        rows = read(about, (), model.labels).rows
+        found = read(about, (), model.spellings).rows
+        rows = [(text, model.spellings[label]) for text, label in found]
     texts, truth = [row[0] for row in rows], [row[1] for row in rows]
     if not truncate:
         check_fit(texts, model.tokenizer, model.settings.data.max_length)

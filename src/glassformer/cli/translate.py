@@ -1,6 +1,6 @@
 """`glassformer translate`: text in, text out, line by line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli import options as o
+from glassformer.cli.models import default
 from glassformer.cli.text import answer_lines, check_input, lines, ranked, stream_lines
-from glassformer.errors import CheckpointError
+from glassformer.pretrained import TRANSLATOR
 
 if TYPE_CHECKING:
     from glassformer.decode.options import SearchOptions
     from glassformer.pipeline import Translation, Translator
-
-BUNDLED = "en-fr"
 
 
 def translate(
@@ -23,7 +22,8 @@ def translate(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="RUN", help=f"A run or a checkpoint; several are an ensemble. [{BUNDLED}]"
+            metavar="MODEL",
+            help=f"A run, a checkpoint or one of `models`; several are an ensemble. [{TRANSLATOR}]",
         ),
     ] = None,
     file: o.File = None,
@@ -64,7 +64,7 @@ def translate(
     ] = None,
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
-    threads: o.Threads = 2,
+    threads: o.ThreadsForText = None,
     batch_tokens: o.BatchTokens = 4_096,
 ) -> None:
     """Translate texts, or the lines of a file or of standard input, to as many lines.
@@ -90,7 +90,7 @@ def translate(
         "sample": sample,
         **{name: value for name, value in drawn.items() if value is not None},
     }
-    named = named_or_bundled(model)
+    named: Sequence[str | Path] = model or [default(TRANSLATOR, OWN)]
 
     import torch
 
@@ -98,7 +98,7 @@ def translate(
     from glassformer.pipeline import load_translator
 
     options = SearchOptions(**search)
-    torch.set_num_threads(threads)
+    torch.set_num_threads(threads or o.threads_for(texts))
     translator = load_translator(named if len(named) > 1 else named[0], int8)
     if split is None:
         split = n_best is None and prefix is None
@@ -111,18 +111,8 @@ def translate(
 
 
 SPLIT = "Each sentence would have answers of its own, or begin in this way."
+OWN = "--model runs/demo. To train that one takes three minutes: glassformer demo."
 STREAM = "One answer is shown while it is made, before its end or its score are known."
-
-
-def named_or_bundled(models: list[str] | None) -> list[str]:
-    if not models and not Path(BUNDLED).exists():
-        raise CheckpointError(
-            "No model is named, and none comes with this version of Glassformer.",
-            f"The one that is to come will be called {BUNDLED}.",
-            "Name a run: --model runs/demo. To train that one takes three minutes: glassformer "
-            "demo.",
-        )
-    return models or [BUNDLED]
 
 
 @dataclass

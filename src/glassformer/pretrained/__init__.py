@@ -1,0 +1,60 @@
+"""The models that come with the package: a folder each, a checkpoint with its card.
+
+    en-fr/, sentiment/   model.safetensors   settings.toml   *.spm   manifest.json   CARD.md
+
+A card is Markdown: what the model does in its heading, then data, score, limits and licence.
+"""
+
+from pathlib import Path
+
+from glassformer.config import RunSettings
+from glassformer.errors import CheckpointError, nearest
+
+ROOT = Path(__file__).parent
+TRANSLATOR, CLASSIFIER = "en-fr", "sentiment"  # what a verb uses where no model is named
+CARD, SETTINGS, MANIFEST = "CARD.md", "settings.toml", "manifest.json"
+
+
+def names() -> list[str]:
+    return sorted(path.parent.name for path in ROOT.glob(f"*/{MANIFEST}"))
+
+
+def resolve(model: str | Path) -> Path:
+    """The folder that a user means: a path if it is there, or else a bundled model."""
+    return Path(model) if Path(model).exists() else folder(str(model))
+
+
+def folder(name: str) -> Path:
+    """Where a bundled model lies, whatever else may be called so here."""
+    if name not in names():
+        raise _unknown(name)
+    return ROOT / name
+
+
+def card(name: str) -> str:
+    return (folder(name) / CARD).read_text("utf-8")
+
+
+def title(name: str) -> str:
+    """What it does, in a few words: the heading of its card."""
+    return card(name).partition("\n")[0].removeprefix("#").strip()
+
+
+def settings(name: str) -> RunSettings:
+    return RunSettings.from_toml((folder(name) / SETTINGS).read_text("utf-8"))
+
+
+def size(name: str) -> int:
+    """Bytes of all its files."""
+    return sum(file.stat().st_size for file in folder(name).iterdir())
+
+
+def _unknown(name: str) -> CheckpointError:
+    there, is_path = names(), Path(name).name != name
+    near = f"Did you mean {nearest(name, there)!r}? " if there and not is_path else ""
+    return CheckpointError(
+        f"There is no model {name!r}.",
+        "A model is the folder of a run or of a checkpoint, or comes with Glassformer: "
+        f"{', '.join(there) or 'with this copy none does'}.",
+        f"{near}A run is named by its folder: `glassformer demo` makes runs/demo in minutes.",
+    )

@@ -1,0 +1,59 @@
+"""`glassformer models`: what comes with the package, and the cards."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from glassformer import pretrained
+from pretrained.stand_ins import CARDS, bundle
+from train.runs import Command
+
+
+@pytest.fixture
+def command(glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    """The command, with two stand-ins for bundled models."""
+    bundle(monkeypatch, tmp_path / "package", "en-fr", "sentiment")
+    return glassformer
+
+
+def test_a_list_has_name_kind_size_and_what_each_does(command: Command) -> None:
+    code, out, said = command("models")
+    assert (code, said) == (0, "")
+    for name, kind, title in (
+        ("en-fr", "translator", "English to French"),
+        ("sentiment", "classifier", "Is a film good?"),
+    ):
+        (row,) = (line for line in out.splitlines() if title in line)
+        assert name in row and kind in row and f"{pretrained.size(name) / 1e6:.1f}" in row
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_is_printed_as_it_was_written(command: Command, name: str) -> None:
+    assert command("models", name) == (0, CARDS[name], "")
+
+
+def test_on_a_terminal_a_card_is_laid_out(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, _ = command("models", "en-fr")
+    assert code == 0 and "English to French" in out and "never trained: œ" in out
+    assert "#" not in out and "*nothing*" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_an_unknown_name_is_told_what_there_is(command: Command) -> None:
+    code, out, said = command("models", "en-de")
+    assert (code, out) == (4, "")
+    assert "no model 'en-de'" in said and "en-fr, sentiment" in said and "mean 'en-fr'" in said
+
+
+def test_where_there_is_none_that_is_said(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle(monkeypatch, tmp_path / "package")
+    code, out, said = glassformer("models")
+    assert (code, out) == (4, "") and "No model comes with this copy" in said
+    assert "glassformer demo" in said.partition("next:")[2]

@@ -1,0 +1,133 @@
+"""A bundled model is found by its name, and what is not there is told."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from glassformer import checkpoint, pretrained
+from glassformer.errors import CheckpointError
+from glassformer.pipeline import load_classifier, load_translator
+from glassformer.quantize import is_quantised
+from pretrained.stand_ins import CARDS, bundle, write
+
+REPOSITORY = Path(__file__).parents[2]
+BOTH = ("en-fr", "sentiment")
+MEGABYTES = 30  # of all the models together
+TOLD = ("data", "score", "limits", "licence")  # of what a card must tell
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two stand-ins, and a current folder in which there is nothing."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return bundle(monkeypatch, tmp_path / "package", *BOTH)
+
+
+def test_a_name_is_that_of_a_folder_with_a_checkpoint(root: Path) -> None:
+    assert pretrained.names() == list(BOTH)
+    for name in BOTH:
+        assert pretrained.folder(name) == root / name
+        assert is_quantised(checkpoint.read(pretrained.folder(name)).weights)
+
+
+def test_a_card_is_what_lies_in_the_folder_and_its_heading_the_title(root: Path) -> None:
+    assert {name: pretrained.card(name) for name in BOTH} == CARDS
+    assert pretrained.title("en-fr") == "English to French"
+
+
+def test_settings_and_size_are_those_of_the_checkpoint(root: Path) -> None:
+    for name in BOTH:
+        assert pretrained.settings(name) == checkpoint.read(root / name).settings
+        files = [file.read_bytes() for file in (root / name).iterdir()]
+        assert pretrained.size(name) == sum(map(len, files)) > len(CARDS[name])
+
+
+def test_what_is_there_is_a_path_and_what_is_not_may_be_a_name(root: Path) -> None:
+    for named in ("en-fr", Path("en-fr")):
+        assert pretrained.resolve(named) == root / "en-fr"
+    write(Path("en-fr"), "translator")
+    assert pretrained.resolve("en-fr") == Path("en-fr")
+    assert pretrained.folder("en-fr") == root / "en-fr"
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("en_fr", "en-fr"), ("sentimant", "sentiment"), ("enfr", "en-fr")]
+)
+def test_a_misspelt_name_is_told_what_there_is_and_what_is_near(
+    root: Path, name: str, near: str
+) -> None:
+    for find in (pretrained.resolve, pretrained.folder, pretrained.card):
+        with pytest.raises(CheckpointError) as caught:
+            find(name)
+        assert caught.value.what == f"There is no model {name!r}."
+        assert "en-fr, sentiment" in caught.value.why
+        assert f"Did you mean {near!r}?" in caught.value.remedy
+
+
+@pytest.mark.parametrize("path", ["runs/absent", "./en-fr", "en-fr/best", "../package/none"])
+def test_a_path_that_is_not_there_is_not_taken_for_a_name(root: Path, path: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        pretrained.resolve(path)
+    assert path in caught.value.what and "Did you mean" not in caught.value.remedy
+    assert "runs/demo" in caught.value.remedy
+
+
+def test_with_no_model_at_all_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle(monkeypatch, tmp_path / "package")
+    monkeypatch.chdir(tmp_path)
+    assert pretrained.names() == []
+    for find in (pretrained.resolve, pretrained.folder):
+        with pytest.raises(CheckpointError) as caught:
+            find("en-fr")
+        assert "with this copy none does" in caught.value.why
+        assert "glassformer demo" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_every_file_of_a_model_goes_into_the_wheel(root: Path, name: str) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["glassformer"]
+    files = [Path("pretrained", name, file.name) for file in (root / name).iterdir()]
+    assert len(files) == 5
+    assert [file for file in files if not any(map(file.match, patterns))] == []
+    assert not any(map(Path("pretrained/__pycache__/__init__.pyc").match, patterns))
+
+
+# The models of the package itself
+
+THERE = pretrained.names()
+shipped = pytest.mark.skipif(not THERE, reason="the models are still being trained")
+
+
+@shipped
+def test_the_models_of_the_package_are_these_and_not_too_large() -> None:
+    assert tuple(THERE) == BOTH
+    assert sum(map(pretrained.size, THERE)) <= MEGABYTES * 1e6
+
+
+@shipped
+@pytest.mark.parametrize("name", THERE)
+def test_a_model_of_the_package_is_whole_small_and_described(name: str) -> None:
+    saved = checkpoint.read(pretrained.folder(name))
+    assert is_quantised(saved.weights) and saved.tokenizers
+    files = {file for file, _ in saved.files()} | {checkpoint.MANIFEST, pretrained.CARD}
+    assert {file.name for file in pretrained.folder(name).iterdir()} == files
+    card = pretrained.card(name)
+    assert card.startswith("# ") and len(pretrained.title(name)) <= 80
+    assert [word for word in TOLD if word not in card.lower()] == []
+
+
+@shipped
+def test_the_translator_of_the_package_translates() -> None:
+    said = load_translator("en-fr").translate("A man is riding a red bicycle.")
+    assert "homme" in said.lower() and "vélo" in said.lower() and "rouge" in said.lower()
+
+
+@shipped
+def test_the_classifier_of_the_package_knows_praise_from_blame() -> None:
+    praise = "A wonderful film, beautifully acted and moving. I loved every minute of it."
+    blame = "A terrible film, badly acted and boring. The worst that I have ever seen."
+    found = load_classifier("sentiment").classify([praise, blame])
+    assert [one.label for one in found] == ["positive", "negative"]
