@@ -215,6 +215,7 @@ class TrainSettings(Settings):
     keep: Count = 3  # checkpoints besides the best
     metric: Literal["loss", "bleu", "accuracy"] = "loss"
     patience: Count | None = None  # validations without a better score before stopping
+    target: float | None = None  # a run ends as soon as a validation's score is as good as this
     tensorboard: bool = False
     attention_entropy: bool = False
 

@@ -55,3 +55,14 @@ def test_any_number_is_better_than_none():
         (True, False),
         (False, False),
     ]
+
+
+@pytest.mark.parametrize("metric", HIGHER_IS_BETTER)
+def test_a_target_is_reached_by_a_best_that_is_as_good(metric):
+    stopping = EarlyStopping(metric)
+    assert not stopping.reached(5.0)
+    worse, better = (6.0, 4.0) if metric == "loss" else (4.0, 6.0)
+    stopping.better(worse)
+    assert not stopping.reached(5.0) and stopping.reached(worse)
+    stopping.better(better)
+    assert stopping.reached(5.0)

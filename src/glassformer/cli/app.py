@@ -7,6 +7,8 @@ import typer
 
 from glassformer import __version__
 from glassformer.cli import (
+    ablate,
+    align,
     average,
     bench,
     classify,
@@ -52,11 +54,13 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("average")(average.average)
+app.command("ablate")(ablate.ablate)
 app.command("translate")(translate.translate)
 app.command("classify")(classify.classify)
 app.command("generate")(generate.generate)
 app.command("models")(models.models)
 app.command("evaluate")(evaluate.evaluate)
+app.command("align")(align.align)
 app.command("quantize")(quantize.quantize)
 app.command("profile")(profile.profile)
 app.command("describe")(describe.describe)

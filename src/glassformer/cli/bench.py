@@ -1,5 +1,8 @@
-"""`glassformer bench`: speed and memory, as a table and as JSON."""
+"""`glassformer bench`: speed, memory and time to a score, as a table and as JSON."""
 
+import json
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from glassformer.cli.progress import progress
+from glassformer.config import RunSettings
 
 if TYPE_CHECKING:
     from glassformer.bench.harness import Report
@@ -17,7 +21,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def bench() -> None:
-    """Every bench runs its contenders in turns and ends with its worst ratio to the best peer."""
+    """Beside peers, contenders run in turns; the worst ratio to the best of them comes last."""
 
 
 @app.command()
@@ -143,3 +147,55 @@ def decode(
             "--model, --source and --reference go together.",
             "Name all three, or none of them for random weights.",
         )
+
+
+@app.command("time-to-bleu")
+def time_to_bleu(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="Folders or logs of runs; a RECIPE.toml is trained first, in runs/time-to-bleu/, "
+            "until the target is reached.",
+        ),
+    ],
+    target: Annotated[float, typer.Option(min=0.0, max=100.0, help="The BLEU to reach.")] = 55.0,
+    output: Annotated[
+        Path | None, typer.Option(help="Where figures and curves go as JSON.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Where the picture goes: .svg or .png.")
+    ] = None,
+) -> None:
+    """When validation first had a BLEU, and its curve against minutes and target tokens."""
+    from glassformer.bench import time_to_bleu as bench
+    from glassformer.cli.evaluate import WIDTH, write
+    from glassformer.cli.train import read_recipe
+    from glassformer.evaluate.card import show as show_sheet
+
+    if figure is not None:
+        bench.check_picture(figure)
+    recipes = {path: read_recipe(path, []) for path in runs if path.suffix == ".toml"}
+    found = {path: bench.timed(path) for path in runs if path not in recipes}
+    for path, settings in recipes.items():  # when all else is known to be there
+        found[path] = bench.timed(_trained(settings, path.stem, target))
+    timed = [found[path] for path in dict.fromkeys(runs)]
+    command = shlex.join(["glassformer", *sys.argv[1:]])
+    show_sheet(bench.sheet(timed, target, command), Console(width=WIDTH, highlight=False))
+    if output is not None:
+        content = json.dumps(bench.content(timed, target, command), indent=2, ensure_ascii=False)
+        write(output, content + "\n")
+    if figure is not None:
+        bench.picture(timed, target, figure)
+
+
+def _trained(settings: RunSettings, name: str, target: float) -> Path:
+    """A recipe trained until BLEU is reached, or until its own limits; gives the run's folder."""
+    from glassformer.bench.trials import claim
+    from glassformer.cli.train import carry_out
+
+    folder = Path("runs/time-to-bleu") / name
+    settings = settings.replace(train={"metric": "bleu"})
+    resume = claim(folder, settings)
+    carry_out(settings.replace(train={"target": target}), folder, resume)
+    return folder

@@ -27,6 +27,11 @@ class EarlyStopping:
         self.waited += 1
         return False
 
+    def reached(self, target: float) -> bool:
+        """Is the best so far as good as this?"""
+        sign = 1 if HIGHER_IS_BETTER[self.metric] else -1
+        return self.best is not None and sign * self.best >= sign * target
+
     @property
     def should_stop(self) -> bool:
         return self.patience is not None and self.waited >= self.patience

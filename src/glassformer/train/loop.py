@@ -181,6 +181,8 @@ def ending(run: Run) -> str | None:
         return f"{s.max_steps:,} updates"
     if s.max_minutes is not None and run.world.any(at.seconds >= 60 * s.max_minutes):
         return f"{s.max_minutes:g} minutes"
+    if s.target is not None and run.stopping.reached(s.target):
+        return f"{s.metric} {s.target:g} reached"
     if run.stopping.should_stop:
         return f"no better {s.metric} in {s.patience} validations"
     return None
@@ -286,7 +288,8 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
     at.unvalidated = False
     save(run, weights, is_best)
     named = {f"valid_{name}": value for name, value in scores.items()}
-    tell({"step": at.step, "epoch": at.epoch, **named, "best": is_best, "seconds": at.seconds})
+    reached = {"labels": at.labels, "seconds": at.seconds}
+    tell({"step": at.step, "epoch": at.epoch, **named, "best": is_best, **reached})
     return None
 
 

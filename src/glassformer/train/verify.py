@@ -27,6 +27,7 @@ def verify_resume(data: Prepared, notice: Callable[[str], None]) -> None:
         "tensorboard": False,
         "max_steps": max(data.settings.train.max_steps, STEPS + 1),  # too short proves nothing
         "max_minutes": None,
+        "target": None,
     }
     if data.settings.train.metric == "bleu":  # which takes its time, and no part in resuming
         quick["metric"] = "loss"

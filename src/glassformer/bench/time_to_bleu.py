@@ -1,0 +1,207 @@
+"""How long a run trains until its translations are so good: BLEU against time and target tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.bench.curves import Curve, Point, read_curve
+from glassformer.checkpoint import SETTINGS, find
+from glassformer.config import RunSettings
+from glassformer.errors import DataError, InputError, MissingPackageError
+from glassformer.evaluate.card import Sheet, Table, facts
+from glassformer.machine import machine
+
+UNKNOWN = "–"
+NOTES = [
+    "BLEU: as the runs validated, greedily, cased, sacreBLEU's own tokenisation.",
+    "minutes: the training loop with its updates, validations and checkpoints; not the preparation "
+    "of the data, nor the validation that found the score. Updates that a killed run lost and made "
+    "again count once.",
+    "target tokens: subwords that were to be said, the end of each sentence among them.",
+    "interpolated: where a straight line from the validation before crosses the target. Nothing "
+    "was measured there.",
+]
+WORKED_OUT = "≈: worked out from the speeds in the log, which does not hold the count."
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where the line between two validations crosses the target: interpolated, not measured."""
+
+    seconds: float
+    labels: int | None
+
+
+@dataclass(frozen=True)
+class Reached:
+    first: Point  # validation at or above the target
+    crossing: Crossing | None  # None where no validation came before
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A run, as it was named, with its settings where a checkpoint tells them."""
+
+    name: str
+    curve: Curve
+    settings: RunSettings | None
+
+    @property
+    def best(self) -> Point:
+        return max(self.curve.points, key=bleu)
+
+    def tokens(self, labels: int | None) -> str:
+        if labels is None:
+            return UNKNOWN
+        return f"{labels:,}" if self.curve.counted else f"≈ {labels:,}"
+
+
+def bleu(point: Point) -> float:
+    return point.scores["bleu"]
+
+
+def timed(place: Path) -> Timed:
+    """A run's course by BLEU."""
+    curve = read_curve(place)
+    points = [point for point in curve.points if "bleu" in point.scores]
+    if not points:
+        raise DataError(
+            f"{place} was never judged by BLEU.",
+            "Its log has no validation with a valid_bleu: either none has come yet, or the run "
+            "has another train.metric.",
+            "Train a translator with train.metric=bleu.",
+        )
+    saved = find(place) / SETTINGS
+    settings = RunSettings.from_toml(saved.read_text()) if saved.is_file() else None
+    return Timed(str(place), Curve(points, curve.counted), settings)
+
+
+def reached(points: Sequence[Point], target: float) -> Reached | None:
+    """When BLEU was first at or above the target, if it was."""
+    i = next((i for i, point in enumerate(points) if bleu(point) >= target), None)
+    if i is None:
+        return None
+    return Reached(points[i], _crossing(points[i - 1], points[i], target) if i else None)
+
+
+def _crossing(before: Point, after: Point, target: float) -> Crossing:
+    share = (target - bleu(before)) / (bleu(after) - bleu(before))
+    labels = None
+    if before.labels is not None and after.labels is not None:
+        labels = round(before.labels + share * (after.labels - before.labels))
+    return Crossing(before.seconds + share * (after.seconds - before.seconds), labels)
+
+
+def sheet(runs: Sequence[Timed], target: float, command: str) -> Sheet:
+    """When each run was there, and how it got there."""
+    columns = ["BLEU", "updates", "minutes", "target tokens"]
+    when = [row for run in runs for row in _when(run, target)]
+    course = [[run.name, *_cells(run, point)] for run in runs for point in run.curve.points]
+    tables = [
+        Table(f"Time to BLEU {target:g}", ["run", "", *columns], when, "llrrrr"),
+        Table("Curves", ["run", *columns], course),
+        facts("machine", this_machine()),
+    ]
+    estimates = [] if all(run.curve.counted for run in runs) else [WORKED_OUT]
+    title = "Validation BLEU against time and target tokens"
+    return Sheet(title, tables, {"command": command}, NOTES + estimates)
+
+
+def _when(run: Timed, target: float) -> list[list[str]]:
+    there, best = reached(run.curve.points, target), [run.name, "best", *_cells(run, run.best)]
+    if there is None:
+        return [[run.name, "not reached", *[UNKNOWN] * 4], best]
+    first = [run.name, "first validation at or above", *_cells(run, there.first)]
+    if (line := there.crossing) is None:
+        return [first, best]
+    interpolated = [f"{target:.2f}", UNKNOWN, _minutes(line.seconds), run.tokens(line.labels)]
+    return [first, [run.name, "interpolated", *interpolated], best]
+
+
+def _cells(run: Timed, point: Point) -> list[str]:
+    cells = [f"{bleu(point):.2f}", f"{point.step:,}", _minutes(point.seconds)]
+    return [*cells, run.tokens(point.labels)]
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.2f}"
+
+
+def this_machine() -> dict[str, str | int]:
+    """Where this was put together; logs do not tell where their runs were trained.
+
+    Threads are a setting of each run.
+    """
+    return {name: value for name, value in machine().items() if name != "threads"}
+
+
+def content(runs: Sequence[Timed], target: float, command: str) -> dict[str, Any]:
+    """For JSON: everything, the whole curves included."""
+    return {
+        "command": command,
+        "target": target,
+        "runs": [_run_content(run, target) for run in runs],
+        "notes": sheet(runs, target, command).notes,
+        "machine": this_machine(),
+    }
+
+
+def _run_content(run: Timed, target: float) -> dict[str, Any]:
+    there = reached(run.curve.points, target)
+    line = there.crossing if there else None
+    crossing = {"minutes": line.seconds / 60, "target_tokens": line.labels} if line else None
+    return {
+        "run": run.name,
+        "first_at_or_above": there.first.to_dict("bleu") if there else None,
+        "interpolated": crossing,
+        "best": run.best.to_dict("bleu"),
+        "target_tokens_are": "counted" if run.curve.counted else "worked out from the speed",
+        "curve": [point.to_dict("bleu") for point in run.curve.points],
+        "settings": run.settings.model_dump(exclude_none=True) if run.settings else None,
+    }
+
+
+def check_picture(path: Path) -> None:
+    """What could go wrong with a picture, before anything is trained for it."""
+    if path.suffix not in (".svg", ".png"):
+        raise InputError(
+            f"{path.name} is no name of a picture.",
+            "The kind of picture is told by the suffix.",
+            "End the name with .svg or .png.",
+        )
+    _figure()
+
+
+def _figure(**options: Any) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingPackageError("matplotlib", "A picture", "plots") from None
+    return Figure(**options)
+
+
+def picture(runs: Sequence[Timed], target: float, path: Path) -> None:
+    """All runs on one picture, against minutes and, where all have them, against target tokens."""
+    check_picture(path)
+    by_tokens = all(p.labels is not None for run in runs for p in run.curve.points)
+    figure = _figure(figsize=(10 if by_tokens else 5.5, 4), layout="constrained")
+    panels = figure.subplots(1, 2 if by_tokens else 1, sharey=True, squeeze=False)[0]
+    for run in runs:
+        points, there = run.curve.points, reached(run.curve.points, target)
+        ways = [[p.minutes for p in points], [(p.labels or 0) / 1e6 for p in points]]
+        for axes, way in zip(panels, ways[: len(panels)], strict=True):
+            (line,) = axes.plot(way, [bleu(p) for p in points], ".-", label=run.name)
+            if there:
+                x = way[points.index(there.first)]
+                axes.plot(x, bleu(there.first), "o", color=line.get_color(), ms=9, mfc="none")
+    for axes, label in zip(panels, ("minutes", "million target tokens"), strict=False):
+        axes.axhline(target, color="#888888", lw=1, ls="--")
+        axes.set_xlabel(label)
+        axes.set_xlim(left=0)
+        axes.grid(alpha=0.25)
+    panels[0].set_ylabel("validation BLEU")
+    panels[0].legend(fontsize=8, loc="lower right")
+    figure.suptitle(f"BLEU {target:g}: circled where a validation first had it", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)

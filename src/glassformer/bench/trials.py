@@ -1,0 +1,75 @@
+"""A run of its own settings: begun, taken up again, and never mixed with another."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from glassformer.checkpoint import RunFolder, one_clear_error
+from glassformer.config import RunSettings
+from glassformer.errors import SettingsError
+
+RECIPE, OUTCOME = "recipe.toml", "outcome.json"  # beside the checkpoints and the log
+
+
+def claim(folder: Path, settings: RunSettings) -> bool:
+    """Note what the run in a folder is of, or refuse one that is of something else.
+
+    Tells whether there is something to resume.
+    """
+    check_claim(folder, settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / RECIPE, settings.to_toml())
+    return bool(RunFolder(folder).steps())
+
+
+def check_claim(folder: Path, settings: RunSettings) -> None:
+    """The check alone: nothing is written."""
+    path = folder / RECIPE
+    if path.is_file():
+        before = RunSettings.from_toml(path.read_text())
+        if before != settings:
+            changed = ", ".join(differences(before.model_dump(), settings.model_dump()))
+            raise SettingsError(
+                f"{folder} holds a run with other settings: {changed}.",
+                "Going on with it would mix the two.",
+                "Name another folder, remove this one, or take the settings back.",
+            )
+    elif RunFolder(folder).steps():
+        raise SettingsError(
+            f"{folder} holds a run already, and not one of this command.",
+            f"It has no {RECIPE} that would tell its settings.",
+            "Name another folder.",
+        )
+
+
+def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name in before:
+        old, new, path = before[name], now[name], f"{prefix}{name}"
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from differences(old, new, f"{path}.")
+        elif old != new:
+            yield f"{path} = {old!r}, now {new!r}"
+
+
+def conclude(folder: Path, error: str | None) -> None:
+    """Note that a run is over, for good or by what went wrong for good."""
+    _write(folder / OUTCOME, json.dumps({"error": error}) + "\n")
+
+
+def is_over(folder: Path) -> bool:
+    return (folder / OUTCOME).is_file()
+
+
+def error_of(folder: Path) -> str | None:
+    """What went wrong with a run that is over."""
+    error: str | None = json.loads((folder / OUTCOME).read_text())["error"]
+    return error
+
+
+def _write(path: Path, content: str) -> None:
+    """Whole or not at all: a command that is killed is meant to be repeated."""
+    with one_clear_error(path.name):
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text(content)
+        partial.replace(path)

@@ -1,0 +1,106 @@
+"""Settings around those of a recipe: one changed at a time or all combinations, with seeds."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from operator import attrgetter
+from pathlib import Path
+from urllib.parse import quote
+
+from glassformer.bench.trials import check_claim
+from glassformer.config import RunSettings, parse_changes
+from glassformer.data.prepare import check as check_data
+from glassformer.errors import SettingsError
+from glassformer.model.build import check as check_model
+
+BASELINE = "baseline"
+SAME_FOR_ALL = {
+    "train.seed": "Seeds are what differences are measured against, and --seeds says how many.",
+    "train.max_steps": "All variants get the same budget.",
+    "train.max_minutes": "All variants get the same budget.",
+    "train.metric": "All variants are judged by the same score.",
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    name: str  # the changes, as they are typed
+    settings: RunSettings
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A variant with one seed, in its own folder."""
+
+    variant: Variant
+    seed: int
+    folder: Path
+
+    @property
+    def settings(self) -> RunSettings:
+        return self.variant.settings.replace(train={"seed": self.seed})
+
+    def __str__(self) -> str:
+        return f"{self.variant.name}, seed {self.seed}"
+
+
+def factors(texts: Sequence[str]) -> dict[str, list[str]]:
+    """`name=value,value` of each text; a comma within brackets or quotes is part of a value."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        split = re.findall(r"(?:\[[^\]]*\]|\"[^\"]*\"|'[^']*'|[^,])+", values)
+        if not split:
+            raise SettingsError(
+                f"{text!r} does not say what to try.",
+                "What is varied is a setting with its values, separated by commas, without spaces.",
+                "For example --vary model.dropout=0.1,0.2,0.3.",
+            )
+        found.setdefault(name, []).extend(split)
+    return found
+
+
+def variants(base: RunSettings, tried: dict[str, list[str]], grid: bool) -> list[Variant]:
+    """The baseline, then every other variant, each checked; what is the same is there once."""
+    choices = [[f"{name}={value}" for value in values] for name, values in tried.items()]
+    combinations = product(*choices) if grid else ((one,) for some in choices for one in some)
+    found = [Variant(BASELINE, base)]
+    for changes in combinations:
+        settings = base.replace(**parse_changes(changes))
+        if all(settings != variant.settings for variant in found):
+            found.append(Variant(",".join(changes), settings))
+    for variant in found:
+        _check(variant.settings, base)
+    return found
+
+
+def _check(settings: RunSettings, base: RunSettings) -> None:
+    """What would end a run before it begins, or make it no variant of the others."""
+    for name, why in SAME_FOR_ALL.items():
+        if attrgetter(name)(settings) != attrgetter(name)(base):
+            remedy = f"Change it for all of them, without --vary: {name}=…"
+            raise SettingsError(f"{name} cannot be varied.", why, remedy)
+    check_model(settings.model)
+    check_data(settings)
+
+
+def trials(some: Sequence[Variant], seeds: int, folder: Path) -> list[Trial]:
+    """Every variant with the first seed, then with the next: what is there can be compared early.
+
+    Folders that hold other runs are refused before anything is trained.
+    """
+    first = some[0].settings.train.seed
+    found = [
+        Trial(variant, seed, folder / quote(variant.name, safe="=,+") / f"seed-{seed}")
+        for seed in range(first, first + seeds)
+        for variant in some
+    ]
+    for trial in found:
+        check_claim(trial.folder, trial.settings)
+    return found
+
+
+def described(base: RunSettings, names: Iterable[str]) -> str:
+    """The baseline's own values of what is varied."""
+    return f"{BASELINE}: {', '.join(f'{name}={attrgetter(name)(base)}' for name in names)}"

@@ -1,0 +1,449 @@
+"""`glassformer align`: which words translate which, read off cross-attention."""
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.cli import options as o
+from glassformer.cli.evaluate import WIDTH, write
+from glassformer.cli.progress import progress
+from glassformer.cli.text import lines
+from glassformer.cli.train import say as tell
+from glassformer.errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from glassformer.data.grammar import AlignedPair
+    from glassformer.evaluate.card import Circumstances, Sheet, Table
+    from glassformer.inspect.alignment import Head, Tally, TextPair
+    from glassformer.pipeline import Translator
+
+CHOICE = 1_000  # sentences, at most, that a head is chosen on
+PICTURES = 10
+HEAD = "--head"
+
+
+def align(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A run, a checkpoint or one of `models`.")
+    ],
+    source: Annotated[Path | None, typer.Option(help="Your own text, a line each.")] = None,
+    target: Annotated[
+        Path | None, typer.Option(help="Its translation. [what the model says]")
+    ] = None,
+    tokenised: Annotated[
+        bool, typer.Option("--tokenised", help="Words are what stands between spaces.")
+    ] = False,
+    head: Annotated[
+        str | None,
+        typer.Option(HEAD, metavar="HEAD", help="3.2 or 3.2+1 or 3:share or all+1:share. [chosen]"),
+    ] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Width of the search, without --target. [5]")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where the links go: 0-0 1-2, a line each. [here]")
+    ] = None,
+    words: Annotated[
+        Path | None, typer.Option(help="Where the words go: source ||| target, a line each.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where pictures go, as SVG and PNG.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help=f"How many pictures. [{PICTURES}]")
+    ] = None,
+    sentences: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of the grammar, to choose on, and to measure on. [1000]"),
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="The report as JSON.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="The report as Markdown.")] = None,
+    int8: o.Int8 = False,
+    threads: o.Threads = 2,
+    batch_tokens: o.BatchTokens = 2_048,
+) -> None:
+    """Score the word alignments of MODEL's attention, or align your own text by them.
+
+    Without --source it is the embedded grammar, whose true alignment is known: the error rate of
+    every head and average, the best chosen on one part and measured on another.
+
+    With --source each line gives the links of its words, counted from 0, source-target. Words
+    stand between spaces, and punctuation is split off: l' homme, king 's, do n't, est-ce, 3.5.
+
+    A HEAD is layer.head; a layer alone averages its heads, `all` those of all. +1 reads it one
+    step later, :share links words by their share of attention. If none is named, it is the best on
+    the grammar for a model that was trained on it; for others the average whose links tell most of
+    one word by the other (mutual information), or all:share for fewer than 30 lines.
+    """
+    own = source is not None
+    o.only_with("--source", own, target=target, output=output, words=words, beam=beam)
+    o.only_with("--source", own, tokenised=tokenised or None)
+    o.not_with("--target", target is not None, "Nothing is searched for.", beam=beam)
+    why = "Of your own text the true alignment is not known."
+    o.not_with("--source", own, why, sentences=sentences, json=json_file, markdown=markdown)
+    o.only_with("--figure", figure is not None, limit=limit)
+
+    import torch
+
+    from glassformer.inspect.alignment import Head
+    from glassformer.pipeline import load_translator
+
+    named = Head.named(head) if head else None
+    pictures = Pictures(figure, limit or PICTURES) if figure else None
+    torch.set_num_threads(threads)
+    translator = load_translator(model, int8)
+    if named:
+        named.check(translator.settings.model.decoder_layers, translator.settings.model.n_heads)
+    job = Job(model, translator, named, batch_tokens, pictures)
+    if source is None:
+        report = job.on_grammar(sentences or CHOICE)
+        report.tell(json_file, markdown)
+    else:
+        text = job.read(source, target, beam or 5, tokenised)
+        job.on_text(text, output, words)
+
+
+class Pictures:
+    """A folder of alignments, each as SVG and as PNG."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        from glassformer.inspect.figures import check_figures
+
+        check_figures()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"{folder} cannot be written to: {error.strerror}.",
+                "Pictures go to a folder that is there, or that can be made.",
+                "Name another place.",
+            ) from None
+        self.folder, self.limit = folder, limit
+
+    def draw(
+        self,
+        translator: "Translator",
+        head: "Head",
+        pairs: "Sequence[TextPair | AlignedPair]",
+        gold: "Sequence[frozenset[tuple[int, int]]] | None" = None,
+    ) -> None:
+        """The first sentences that have words, each called by its number."""
+        from glassformer.inspect.alignment import align as aligned
+        from glassformer.inspect.figures import links_figure
+
+        chosen = [i for i, p in enumerate(pairs) if p.source_words and p.target_words]
+        chosen = chosen[: self.limit]
+        digits = len(str(chosen[-1] + 1)) if chosen else 1
+        found = aligned(translator, [pairs[i] for i in chosen], head)
+        for i, (attention, links) in zip(chosen, found, strict=True):
+            truth = gold[i] if gold else None
+            title = str(head)
+            if truth is not None:
+                title += f": {len(links & truth)} of {len(truth)} true links, {len(links)} found"
+            places = [self.folder / f"{i + 1:0{digits}}.{suffix}" for suffix in ("svg", "png")]
+            source, target = pairs[i].source_words, pairs[i].target_words
+            links_figure(attention, links, source, target, title, places, truth)
+        tell(f"{len(chosen)} pictures, as SVG and as PNG, in {self.folder}")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A translator whose attention is read."""
+
+    model: str
+    translator: "Translator"
+    named: "Head | None"
+    batch_tokens: int
+    pictures: Pictures | None
+
+    # The grammar
+
+    def on_grammar(self, count: int) -> "Report":
+        from glassformer.data import grammar
+        from glassformer.inspect.alignment import best_of_each
+        from glassformer.machine import peak_memory
+
+        data = self.translator.settings.data
+        if (data.source_language, data.target_language) != ("en", "fr"):
+            raise SettingsError(
+                f"{self.model} translates {data.source_language} to {data.target_language}.",
+                "The sentences whose true alignment is known are English and French.",
+                "Align text of your own: --source F --target F.",
+            )
+        start = perf_counter()
+        dev, test = (list(grammar.pairs(split, count)) for split in ("valid", "test"))
+        rates = self.tallies("dev", dev)
+        chosen = best_of_each(rates)
+        best = min(rates, key=lambda head: rates[head].error_rate)
+        if self.named:
+            chosen["named"] = self.named
+        measured = self.tallies("test", test)
+        rows = [
+            Row(family, head, rates[head].error_rate, measured[head])
+            for family, head in chosen.items()
+        ]
+        rows += [Row(name, None, None, tally) for name, tally in baselines(test).items()]
+        seconds, memory = perf_counter() - start, peak_memory()
+        if self.pictures:
+            gold = [pair.alignment for pair in test]
+            self.pictures.draw(self.translator, self.named or best, test, gold)
+        about = self.circumstances(count, seconds, memory)
+        return Report(len(dev), len(test), rates, rows, best, about, data.name)
+
+    def tallies(self, part: str, pairs: "list[AlignedPair]") -> "dict[Head, Tally]":
+        from glassformer.inspect.alignment import tallies
+
+        with progress(f"reading {part}", len(pairs)) as tick:
+            return tallies(self.translator, pairs, self.batch_tokens, tick)
+
+    def circumstances(self, count: int, seconds: float, memory: int | None) -> "Circumstances":
+        from glassformer.evaluate.card import Circumstances
+        from glassformer.evaluate.examples import from_set
+        from glassformer.inspect.alignment import RESAMPLES
+        from glassformer.machine import machine
+        from glassformer.quantize import Int8Linear
+
+        parts = self.translator.model.modules()
+        settings = {
+            "int8": any(isinstance(part, Int8Linear) for part in parts),
+            "batch_tokens": self.batch_tokens,
+            "resamples": RESAMPLES,
+        }
+        sets = [from_set("grammar", split, limit=count) for split in ("valid", "test")]
+        checksums = {name: digest for one in sets for name, digest in one.checksums.items()}
+        command = shlex.join(["glassformer", *sys.argv[1:]])
+        return Circumstances(command, self.model, checksums, settings, machine(), seconds, memory)
+
+    # The user's own text
+
+    def read(
+        self, source: Path, target: Path | None, beam: int, tokenised: bool
+    ) -> "list[TextPair]":
+        from glassformer.inspect.alignment import TextPair, check_lines, split_words
+
+        def check(texts: list[str], side: str) -> None:
+            tokenizer = getattr(self.translator, f"{side}_tokenizer")
+            lengths = map(len, tokenizer.encode(texts))
+            check_lines(texts, lengths, self.translator.max_length, side)
+
+        sources = texts_of(source)
+        check(sources, "source")
+        if target:
+            targets = texts_of(target)
+            check(targets, "target")
+        else:
+            targets = self.translations(sources, beam)
+        if len(sources) != len(targets):
+            raise DataError(
+                f"{source} has {len(sources):,} lines, and {target} has {len(targets):,}.",
+                "Line for line they are translations of each other.",
+                "Give two files of as many lines.",
+            )
+        cut = (lambda text: tuple(text.split())) if tokenised else split_words
+        return [TextPair(a, b, cut(a), cut(b)) for a, b in zip(sources, targets, strict=True)]
+
+    def translations(self, sources: list[str], beam: int) -> list[str]:
+        from glassformer.decode.options import SearchOptions
+        from glassformer.evaluate.examples import turns
+        from glassformer.evaluate.translation import say
+
+        with progress("translating", len(turns(sources))) as tick:
+            return say(self.translator, sources, SearchOptions(beam_size=beam), tick=tick).texts
+
+    def on_text(self, pairs: "list[TextPair]", output: Path | None, words: Path | None) -> None:
+        from glassformer.inspect.alignment import align as aligned
+        from glassformer.inspect.alignment import pharaoh
+
+        head = self.named or self.choose(pairs)
+        found = []
+        with progress("aligning", len(pairs)) as tick:
+            for _, links in aligned(self.translator, pairs, head, self.batch_tokens):
+                found.append(pharaoh(links) + "\n")
+                tick()
+        if words:
+            sides = ((" ".join(p.source_words), " ".join(p.target_words)) for p in pairs)
+            write(words, "".join(f"{source} ||| {target}\n" for source, target in sides))
+        if output:
+            write(output, "".join(found))
+        else:
+            print("".join(found), end="")
+        if self.pictures:
+            self.pictures.draw(self.translator, head, pairs)
+
+    def choose(self, pairs: "list[TextPair]") -> "Head":
+        from glassformer.data import grammar
+        from glassformer.inspect.alignment import ENOUGH, most_telling
+
+        if self.translator.settings.data.name == "grammar":
+            rates = self.tallies("the grammar", list(grammar.pairs("valid", CHOICE)))
+            head = min(rates, key=lambda head: rates[head].error_rate)
+            why = "the best on the grammar"
+        else:
+            there = [p for p in pairs if p.source_words and p.target_words][:CHOICE]
+            with progress("choosing a head", len(there)) as tick:
+                head = most_telling(self.translator, there, self.batch_tokens, tick)
+            why = f"by the mutual information of its links in {len(there):,} lines"
+            if len(there) < ENOUGH:
+                why = f"which is what fewer than {ENOUGH} lines are aligned by"
+        tell(f"{HEAD} {head.name}: {head}, {why}")
+        return head
+
+
+def texts_of(path: Path) -> list[str]:
+    found = [line.text for chunk in lines(None, path) for line in chunk]
+    if not found:
+        raise DataError(
+            f"{path} holds no line.", "There is nothing to align.", "Name a file that holds text."
+        )
+    return found
+
+
+def baselines(pairs: "list[AlignedPair]") -> "dict[str, Tally]":
+    """What a reader needs to judge an error rate by."""
+    import numpy as np
+
+    from glassformer.inspect.alignment import Tally, at_random, diagonal, one_true_link
+
+    gold, random = [pair.alignment for pair in pairs], np.random.default_rng(0)
+    return {
+        "the diagonal": Tally.of(map(diagonal, pairs), gold),
+        "at random": Tally.of((at_random(pair, random) for pair in pairs), gold),
+        "one true link a word": Tally.of(map(one_true_link, pairs), gold),
+    }
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to align, on the test part; heads with their error rate on the dev part."""
+
+    name: str
+    head: "Head | None"
+    dev: float | None
+    test: "Tally"
+
+    def cells(self, best: "Head") -> list[str]:
+        low, high = self.test.interval()
+        return [
+            self.name,
+            self.head.name + " *" * (self.head == best) if self.head else "–",
+            "–" if self.dev is None else f"{self.dev:.1%}",
+            f"{self.test.error_rate:.1%}",
+            f"{low:.1%} – {high:.1%}",
+            f"{self.test.precision:.1%}",
+            f"{self.test.recall:.1%}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        low, high = self.test.interval()
+        return {
+            "name": self.name,
+            "head": self.head.name if self.head else None,
+            "dev_error_rate": self.dev,
+            "error_rate": self.test.error_rate,
+            "low": low,
+            "high": high,
+            "precision": self.test.precision,
+            "recall": self.test.recall,
+        }
+
+
+NOTES = [
+    "* the best of all on dev. Nothing was chosen on test.",
+    "Alignment error rate: 1 - 2 |found ∩ true| / (|found| + |true|), all true links sure. The "
+    "interval is that of 95% of bootstrap samples of sentences.",
+    "said: attention at the step that says the word; read: one step later (+1), where it is read. "
+    "by share: linked to the source word of whose attention the word has the largest share.",
+    "the diagonal: each word with the one at the same relative place. one true link a word: the "
+    "least that one link for each target word can reach, as these all have, where words are often "
+    "linked to several.",
+]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Error rates on the grammar."""
+
+    dev_sentences: int
+    test_sentences: int
+    dev: "dict[Head, Tally]"
+    rows: list[Row]
+    best: "Head"
+    about: "Circumstances"
+    trained_on: str
+
+    def tell(self, json_file: Path | None, markdown_file: Path | None) -> None:
+        from rich.console import Console
+
+        from glassformer.evaluate.card import markdown, show
+
+        sheet = self.sheet()
+        show(sheet, Console(width=WIDTH, highlight=False))
+        if json_file:
+            write(json_file, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
+        if markdown_file:
+            write(markdown_file, markdown(sheet))
+
+    def sheet(self) -> "Sheet":
+        from glassformer.evaluate.card import Sheet, Table
+
+        columns = ["", "head", "dev", "test", "95% interval", "precision", "recall"]
+        measured = Table(
+            f"error rate, chosen on {self.dev_sentences:,} dev sentences, measured on "
+            f"{self.test_sentences:,} test sentences",
+            columns,
+            [row.cells(self.best) for row in self.rows],
+            "llrrrrr",
+        )
+        cost = Table("measured", ["", ""], self.about.cost())
+        tables = [self.by_head(), measured, cost, *self.about.tables()]
+        notes = list(NOTES)
+        if self.trained_on != "grammar":
+            notes.append(f"The model was trained on {self.trained_on}, not on these sentences.")
+        title = f"Word alignments of {self.about.model} on the embedded grammar"
+        return Sheet(title, tables, self.about.quoted(), notes)
+
+    def by_head(self) -> "Table":
+        """A row for each head, in the order of the layers, with its averages."""
+        from glassformer.evaluate.card import Table
+
+        ways = {"said": (0, False), "read": (1, False)}
+        ways |= {f"{name}, by share": (shift, True) for name, (shift, _) in list(ways.items())}
+        rates = {
+            (h.layer, h.head, h.shift, h.share): tally.error_rate for h, tally in self.dev.items()
+        }
+        which = sorted({(h.layer, h.head) for h in self.dev}, key=_last_if_none)
+        rows = [
+            [_called(*one), *(f"{rates[*one, *way]:.1%}" for way in ways.values())] for one in which
+        ]
+        return Table(
+            f"error rate of every head, {self.dev_sentences:,} dev sentences", ["", *ways], rows
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": "alignment",
+            "trained_on": self.trained_on,
+            "dev_sentences": self.dev_sentences,
+            "test_sentences": self.test_sentences,
+            "dev_error_rates": {head.name: tally.error_rate for head, tally in self.dev.items()},
+            "best": self.best.name,
+            "test": [row.to_json() for row in self.rows],
+            "circumstances": asdict(self.about),
+        }
+
+
+def _last_if_none(numbers: tuple[int | None, ...]) -> list[float]:
+    return [float("inf") if number is None else number for number in numbers]
+
+
+def _called(layer: int | None, head: int | None) -> str:
+    if layer is None:
+        return "all heads averaged"
+    return f"layer {layer + 1}, " + ("averaged" if head is None else f"head {head + 1}")
