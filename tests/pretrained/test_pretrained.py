@@ -98,16 +98,13 @@ def test_every_file_of_a_model_goes_into_the_wheel(root: Path, name: str) -> Non
 # The models of the package itself
 
 THERE = pretrained.names()
-shipped = pytest.mark.skipif(not THERE, reason="the models are still being trained")
 
 
-@shipped
 def test_the_models_of_the_package_are_these_and_not_too_large() -> None:
     assert tuple(THERE) == BOTH
     assert sum(map(pretrained.size, THERE)) <= MEGABYTES * 1e6
 
 
-@shipped
 @pytest.mark.parametrize("name", THERE)
 def test_a_model_of_the_package_is_whole_small_and_described(name: str) -> None:
     saved = checkpoint.read(pretrained.folder(name))
@@ -119,13 +116,11 @@ def test_a_model_of_the_package_is_whole_small_and_described(name: str) -> None:
     assert [word for word in TOLD if word not in card.lower()] == []
 
 
-@shipped
 def test_the_translator_of_the_package_translates() -> None:
     said = load_translator("en-fr").translate("A man is riding a red bicycle.")
     assert "homme" in said.lower() and "vélo" in said.lower() and "rouge" in said.lower()
 
 
-@shipped
 def test_the_classifier_of_the_package_knows_praise_from_blame() -> None:
     praise = "A wonderful film, beautifully acted and moving. I loved every minute of it."
     blame = "A terrible film, badly acted and boring. The worst that I have ever seen."

@@ -53,7 +53,7 @@ class Report:
     content: dict[str, Any]
     markdown: str
     lines: list[str]  # what the model said
-    pictures: list[Callable[[], None]] = field(default_factory=list)  # made when all is told
+    pictures: list[Callable[[], None]] = field(default_factory=list)
 
 
 def evaluate(
@@ -128,19 +128,21 @@ def evaluate(
             "To what it says there is no right answer that it could be compared with.",
             "Name the run of a translator or a classifier.",
         )
-    console = Console(width=WIDTH, highlight=False)
-    for sheet in report.sheets:
-        show(sheet, console)
     contents = {
         json_file: json.dumps(report.content, indent=2, ensure_ascii=False) + "\n",
         markdown: report.markdown,
         output: "".join(line.replace("\n", " ") + "\n" for line in report.lines),
     }
-    for path, content in contents.items():
-        if path:
-            write(path, content)
-    for picture in report.pictures:
-        picture()
+    try:  # files first: whoever reads what is printed may stop reading, as `head` does
+        for path, content in contents.items():
+            if path:
+                write(path, content)
+        for picture in report.pictures:
+            picture()
+    finally:  # and what was measured is told even if a file cannot be written
+        console = Console(width=WIDTH, highlight=False)
+        for sheet in report.sheets:
+            show(sheet, console)
 
 
 def check(about: Data, extras: Extras) -> None:
