@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.decode.observer import Step
 from glassformer.decode.options import Hypothesis
 from glassformer.decode.top_k import top_k
 from glassformer.decode.walk import Walk
@@ -61,8 +62,13 @@ class Beam(Walk):
             said = self.said[b, parents[b, c]].tolist()
             ended = self.ended(said, int(tokens[b, c]), float(totals[b, c]))
             self.finished[int(self.sentences[b])].add(ended)
-        self.done |= last
         self.log_probs, order = totals.masked_fill(ends, NOTHING).topk(width)
+        if self.observer is not None:
+            lives = order.masked_fill((self.log_probs == NOTHING) | last[:, None], -1)
+            ending = F.pad(ending, (0, totals.size(1) - width))
+            step = Step(self.sentences, parents, tokens, totals, ending, lives)
+            self.observer.chose(step.of(~self.done))
+        self.done |= last
         parents, tokens = parents.gather(1, order), tokens.gather(1, order)
         history = self.said.gather(1, parents[..., None].expand(-1, -1, self.said.size(-1)))
         self.said = torch.cat((history, tokens[..., None]), -1)
@@ -76,6 +82,8 @@ class Beam(Walk):
         width = self.options.beam_size
         wanted = 2 * width if width > 1 else 1
         norm = self.rules.normalise(logits)
+        if self.observer is not None:
+            self.tell(self.observer, logits, norm)
         self.rules.apply(logits, self.said)
         values, tokens = top_k(logits, min(wanted, logits.size(-1)))  # (B, W, n) each
         totals = (values + (self.log_probs - norm)[..., None]).flatten(1)

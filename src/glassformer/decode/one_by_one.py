@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from glassformer.decode.observer import Observer, Step
 from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.decode.top_k import top_k
 from glassformer.decode.walk import Walk
@@ -83,6 +84,8 @@ class OneByOne(Walk):
 
     def advance(self, logits: Float[Tensor, "B W V"]) -> Int[Tensor, "B W"]:
         norm = self.rules.normalise(logits)
+        if self.observer is not None:
+            self.tell(self.observer, logits, norm)
         self.rules.apply(logits, self.said)
         tokens = self.choose(logits, self.sentences)
         self.log_probs = self.log_probs + logits.gather(-1, tokens[..., None]).squeeze(-1) - norm
@@ -91,6 +94,16 @@ class OneByOne(Walk):
             said, log_probability = self.said[b, w].tolist(), float(self.log_probs[b, w])
             ended = self.ended(said, int(tokens[b, w]), log_probability)
             self.found[int(self.sentences[b])].append(ended)
+        if self.observer is not None:
+            self._show(self.observer, tokens, ends)
         self.silent |= ends
         self.said = torch.cat((self.said, tokens[..., None]), -1)
         return tokens
+
+    def _show(self, observer: Observer, tokens: Int[Tensor, "B W"], ends: Tensor) -> None:
+        """Every hypothesis has one candidate, its own; one that ended before has none."""
+        each = torch.arange(tokens.size(1)).expand_as(tokens)
+        totals = self.log_probs.masked_fill(self.silent, -torch.inf)
+        lives = each.masked_fill(ends | self.silent, -1)
+        step = Step(self.sentences, each, tokens, totals, ends & ~self.silent, lives)
+        observer.chose(step.of(~self.done))

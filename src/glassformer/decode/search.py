@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from glassformer.decode.beam import Beam
 from glassformer.decode.constraints import Constraints
+from glassformer.decode.observer import Observer
 from glassformer.decode.one_by_one import OneByOne, Sampler, likeliest
 from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.decode.session import Session, Speaker, output_limits
@@ -29,13 +30,14 @@ def search(
     options: SearchOptions,
     prefixes: Prefixes | None = None,
     numbers: Sequence[int] | None = None,
+    observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """The answers to each source, the best first; of a language model, to each prefix.
 
     Answers begin with their prefix. Several models are an ensemble. `numbers` name the sentences
-    where sampling must not depend on how they were batched.
+    where sampling must not depend on how they were batched. An `observer` is told of every step.
     """
-    start = _Start(models, source, bos, eos, options, prefixes)
+    start = _Start(models, source, bos, eos, options, prefixes, observer)
     if options.sample or options.beam_size == 1:
         walk = start.one_by_one(numbers)
         for _ in walk.steps(start.logits):
@@ -79,12 +81,13 @@ class _Start:
         eos: int,
         options: SearchOptions,
         prefixes: Prefixes | None,
+        observer: Observer | None = None,
     ) -> None:
         models = models if isinstance(models, Sequence) else [models]
         batch = len(source) if source is not None else len(prefixes or [()])
         prefixes = prefixes or [()] * batch
         pad_id = models[0].pad_id
-        self.options = options
+        self.options, self.observer = options, observer
         self.limits = _limits(source, prefixes, pad_id, options)
         for model in models:
             if model.decoder.positions.longest is not None:
@@ -99,6 +102,8 @@ class _Start:
         # In double: over many tokens the sum, too, must be right to 1e-5.
         self.log_probs = _log_probs(logits[:, :-1], self.said).double().sum(1)
         self.logits = logits[:, -1:]
+        if observer is not None:
+            observer.began(self.said, logits[:, :-1].log_softmax(-1))
 
     def one_by_one(self, numbers: Sequence[int] | None) -> OneByOne:
         names = list(numbers) if numbers is not None else list(range(len(self.said)))
@@ -109,7 +114,8 @@ class _Start:
         return Beam(*self._walk())
 
     def _walk(self) -> tuple[Any, ...]:
-        return self.session, self.rules, self.options, self.limits, self.said, self.log_probs
+        start = self.session, self.rules, self.options, self.limits, self.said, self.log_probs
+        return *start, self.observer
 
 
 def _limits(

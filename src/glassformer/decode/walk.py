@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.decode.constraints import Constraints
+from glassformer.decode.observer import Observer
 from glassformer.decode.options import Hypothesis, SearchOptions, penalty
 from glassformer.decode.session import Session
 
@@ -22,7 +23,9 @@ class Walk:
         limits: Int[Tensor, "B"],
         said: Int[Tensor, "B T"],
         log_probs: Float[Tensor, "B"],
+        observer: Observer | None = None,
     ) -> None:
+        self.observer = observer
         self.session, self.rules, self.options, self.limits = session, rules, options, limits
         self.said = said[:, None]  # (B, W, T); one hypothesis until the first step
         self.log_probs = log_probs[:, None]  # (B, W)
@@ -40,6 +43,11 @@ class Walk:
         complete = token == self.rules.eos
         score = log_probability / penalty(len(said) + 1, self.options.length_penalty)
         return Hypothesis(said if complete else [*said, token], log_probability, score, complete)
+
+    def tell(self, observer: Observer, logits: Tensor, norm: Tensor) -> None:
+        """What the model has said of the sentences that are not done."""
+        going = ~self.done
+        observer.heard(self.sentences[going], logits[going] - norm[going][..., None])
 
     def let_go(self, *rows: Tensor) -> tuple[Tensor, ...]:
         """Sentences that are done leave the batch, as soon as they crowd it; so do their `rows`."""

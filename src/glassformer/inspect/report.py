@@ -1,0 +1,131 @@
+"""A trace as one HTML file that needs nothing else: no network, no server, no other file.
+
+The page draws itself, by a script that stands in it, from the trace, which stands in it as JSON.
+Nothing of the text that a model reads or says can become markup: in the JSON every `<` is escaped,
+the script sets text as text, and the page's own policy runs that one script and loads nothing.
+"""
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import asdict
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from math import exp
+from pathlib import Path
+from typing import Any
+
+from glassformer import __version__
+from glassformer.decode.options import SearchOptions
+from glassformer.errors import DataError
+from glassformer.inspect.heads import distance, entropy
+from glassformer.inspect.pictures import CAUTION
+from glassformer.inspect.rollout import rollout
+from glassformer.inspect.trace import Trace
+from glassformer.inspect.trace_json import rounded, side_to_dict, to_dict
+
+TITLES = {
+    "translator": "Inside a translation",
+    "language-model": "Inside a continuation",
+    "classifier": "Inside a decision",
+}
+ALWAYS = ("beam_size", "length_penalty")  # told of a search, and what is not as it is by itself
+SLOT = re.compile(r"\{\{(\w+)\}\}")
+# What could end the element that the JSON stands in, or begin another.
+ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
+
+
+def data_of(trace: Trace) -> dict[str, Any]:
+    """What the page draws: the trace, what the decoder read, and what follows from attention."""
+    return {
+        "trace": to_dict(trace),
+        "read": side_to_dict(trace.read),
+        "rollout": {
+            name: rounded(rows.tolist()) for name, rows in rollout(trace.attention).items()
+        },
+        "heads": {
+            kind: {
+                "entropy": rounded(entropy(weights).mean(-1).tolist()),
+                "distance": rounded(distance(weights).mean(-1).tolist()),
+            }
+            for kind, weights in trace.attention.items()
+        },
+    }
+
+
+def html_of(trace: Trace) -> str:
+    """The whole page."""
+    style, script = _template("report.css"), _template("report.js")
+    data = json.dumps(
+        data_of(trace), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    ).translate(ESCAPES)
+    title = TITLES[trace.kind]
+    slots = {
+        "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
+        "version": escape(__version__),
+        "title": escape(f"{title}: {trace.source.text if trace.source else _said(trace)}"),
+        "heading": escape(title),
+        "summary": "\n".join(_fact(*fact) for fact in summary(trace).items()),
+        "caution": escape(CAUTION),
+        "style": style,
+        "data": data,
+        "script": script,
+    }
+    # In one pass: what is filled in is not looked at again.
+    return SLOT.sub(lambda slot: slots[slot[1]], _template("report.html"))
+
+
+def summary(trace: Trace) -> dict[str, str]:
+    """What stands above the pictures."""
+    facts = {"model": trace.model, "text": trace.source.text if trace.source else ""}
+    if trace.target is not None:
+        facts["said" if trace.search else "made to say"] = trace.target.text
+    if trace.answer is not None:
+        node = trace.nodes[trace.answer]
+        each = node.log_probability / len(trace.said)
+        facts["log-probability"] = f"{node.log_probability:.4f} ({exp(each):.1%} a token)"
+        facts["score"] = f"{node.score:.4f}"
+        if node.complete is False:
+            facts["note"] = "cut off at its greatest length"
+    if trace.search is not None:
+        plain = asdict(SearchOptions()) | dict.fromkeys(ALWAYS)
+        told = {name: value for name, value in trace.search.items() if value != plain.get(name)}
+        facts["search"] = ", ".join(f"{name} {value}" for name, value in told.items())
+    ranked = sorted(trace.probabilities.items(), key=lambda item: -item[1])
+    facts |= {label: f"{probability:.2%}" for label, probability in ranked}
+    return {name: value for name, value in facts.items() if value}
+
+
+def _said(trace: Trace) -> str:
+    return trace.target.text if trace.target is not None else ""
+
+
+def _fact(name: str, value: str) -> str:
+    name, value = (f'<bdi dir="auto">{escape(text)}</bdi>' for text in (name, value))
+    return f"<dt>{name}</dt><dd>{value}</dd>"
+
+
+def _template(name: str) -> str:
+    return (files("glassformer.inspect") / "templates" / name).read_text("utf-8")
+
+
+def _hash(content: str) -> str:
+    digest = b64encode(sha256(content.encode()).digest()).decode("ascii")
+    return f"'sha256-{digest}'"
+
+
+def write_report(trace: Trace, path: Path) -> None:
+    save_text(path, html_of(trace))
+
+
+def save_text(path: Path, content: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, "utf-8", newline="\n")
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror}.",
+            "What is found goes to a file in a folder that may be written to.",
+            "Name another place.",
+        ) from None

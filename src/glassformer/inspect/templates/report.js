@@ -1,0 +1,543 @@
+"use strict";
+// Draws what stands in the element "data": a trace (docs/trace.md) and what was computed from it.
+// Text of the model is only ever set as text; nothing here is parsed as HTML.
+
+// ---- numbers out of the trace ----
+
+function decoded(packed) {
+  const bytes = atob(packed.data);
+  const values = new Float64Array(bytes.length / 2);
+  for (let i = 0; i < values.length; i++) {
+    values[i] = (bytes.charCodeAt(2 * i) + 256 * bytes.charCodeAt(2 * i + 1)) / 65535;
+  }
+  return values;
+}
+
+function headOf(packed, values, layer, head) {
+  const [, heads, rows, columns] = packed.shape;
+  const start = (layer * heads + head) * rows * columns;
+  return Array.from({ length: rows }, (_, t) =>
+    Array.from(values.subarray(start + t * columns, start + (t + 1) * columns)));
+}
+
+function groupsOf(side, words, marks) {
+  const inWord = new Set();
+  for (const [, start, end] of side.words) for (let t = start; t < end; t++) inWord.add(t);
+  const groups = words ? side.words.map(([text, start, end]) => ({ text, start, end })) : [];
+  side.tokens.forEach((token, t) => {
+    if (inWord.has(t) ? !words : marks) groups.push({ text: readable(token), start: t, end: t + 1 });
+  });
+  return groups.sort((a, b) => a.start - b.start);
+}
+
+function merged(cells, rows, columns) {
+  const sum = (row, g) => { let s = 0; for (let c = g.start; c < g.end; c++) s += row[c]; return s; };
+  return rows.map((r) => columns.map((g) => {
+    let s = 0;
+    for (let t = r.start; t < r.end; t++) s += sum(cells[t], g);
+    return s / (r.end - r.start);
+  }));
+}
+
+function byRow(cells) {
+  return cells.map((row) => {
+    const most = Math.max(1e-30, ...row.map(Math.abs));
+    return row.map((value) => value / most);
+  });
+}
+
+function readable(token) {
+  const text = token.startsWith("▁") && token.length > 1 ? token.slice(1) : token;
+  return text.replace(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, "\ufffd");
+}
+
+function short(text) {
+  const letters = Array.from(text);
+  return letters.length > 20 ? `${letters.slice(0, 19).join("")}…` : text;
+}
+
+function percent(p) {
+  return p >= 0.0995 ? `${(100 * p).toFixed(0)}%` : p >= 0.00095 ? `${(100 * p).toFixed(1)}%` : "<0.1%";
+}
+
+// Where each node of the tree stands: x its depth, y so that a parent is in the middle of its
+// children, who stand the best first.
+function placed(nodes, isShown) {
+  const children = nodes.map(() => []);
+  nodes.forEach((node, i) => { if (node.parent !== null && isShown(i)) children[node.parent].push(i); });
+  for (const some of children) some.sort((a, b) => nodes[b].log_probability - nodes[a].log_probability);
+  const at = new Map();
+  let line = 0;
+  const stack = [[0, 0, 0]]; // node, depth, how many of its children are placed
+  while (stack.length) {
+    const top = stack[stack.length - 1];
+    const [i, depth, done] = top;
+    if (done < children[i].length) {
+      top[2]++;
+      stack.push([children[i][done], depth + 1, 0]);
+      continue;
+    }
+    const ys = children[i].map((child) => at.get(child).y);
+    at.set(i, { x: depth, y: ys.length ? (ys[0] + ys[ys.length - 1]) / 2 : line++ });
+    stack.pop();
+  }
+  return { at, children, lines: line };
+}
+
+function pathTo(nodes, last) {
+  const found = [];
+  for (let i = last; i !== null && nodes[i].parent !== null; i = nodes[i].parent) found.push(i);
+  return found.reverse();
+}
+
+const FATES = {
+  "went on": "a continuation of it stayed in the beam, or ended",
+  "best": "ended, and is the answer",
+  "finished": "ended, and is another of the n best",
+  "outscored": "ended, and the n best that ended are better",
+  "pruned": "was not among the best of its step",
+  "overtaken": "stayed in the beam, but none of its continuations did",
+  "given up": "was alive when nothing could become better any more than what had ended",
+  "given": "was not searched for: the model was made to say it",
+};
+const SIGNS = {
+  "went on": "→", "best": "★", "finished": "☆", "outscored": "▽", "pruned": "✕",
+  "overtaken": "⋯", "given up": "‖", "given": "→",
+};
+
+// ---- the page ----
+
+function start(document, window) {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const { trace, read, rollout, heads } = data;
+  const byId = (id) => document.getElementById(id);
+  const kinds = Object.keys(trace.attention);
+  const values = Object.fromEntries(kinds.map((kind) => [kind, decoded(trace.attention[kind])]));
+  const said = trace.answer === null ? [] : pathTo(trace.nodes, trace.answer);
+  const state = {
+    kind: kinds[kinds.length - 1], layer: 0, head: 0, words: false, marks: true,
+    step: 0, position: 0, // the row that is looked at: a step, or of the encoder a source token
+    node: trace.answer, pruned: false,
+  };
+  function spot() { return state.kind === "encoder" ? "position" : "step"; }
+
+  function el(tag, attributes, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  }
+  function svg(tag, attributes, ...children) {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes || {})) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  }
+  function colour(name) {
+    return window.getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  }
+  function clamp(value, count) { return Math.max(0, Math.min(count - 1, value)); }
+
+  function sidesOf(kind) {
+    return [kind === "encoder" ? trace.source : trace.target,
+      kind === "decoder" ? read : trace.source];
+  }
+  function view(kind) {
+    return sidesOf(kind).map((side) => groupsOf(side, state.words, state.marks));
+  }
+  function cellsOf(kind, layer, head, rows, columns) {
+    return merged(headOf(trace.attention[kind], values[kind], layer, head), rows, columns);
+  }
+
+  // A grid of cells as shades, with the names of rows and columns where there is room for them.
+  function drawGrid(canvas, cells, rows, columns, options) {
+    const longer = Math.max(rows.length, columns.length);
+    const cell = options.cell || (longer <= 24 ? 24 : longer <= 48 ? 15 : longer <= 96 ? 10 : 5);
+    const context = canvas.getContext("2d");
+    const named = !options.cell && cell >= 10;
+    const font = `${Math.min(13, cell)}px system-ui, sans-serif`;
+    context.font = font;
+    const widest = (some) =>
+      Math.max(0, ...some.map((group) => context.measureText(short(group.text)).width));
+    const left = named ? widest(rows) + 8 : 0;
+    const top = named ? widest(columns) * 0.72 + 14 : 0;
+    const right = named ? widest(columns) * 0.72 + 4 : 0;
+    const width = left + columns.length * cell + right, height = top + rows.length * cell + 1;
+    const sharp = window.devicePixelRatio || 1;
+    canvas.width = Math.max(1, Math.ceil(width * sharp));
+    canvas.height = Math.max(1, Math.ceil(height * sharp));
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+    context.scale(sharp, sharp);
+    const positive = colour("--for"), negative = colour("--against");
+    cells.forEach((row, y) => row.forEach((value, x) => {
+      if (value === 0) return;
+      context.globalAlpha = Math.min(1, Math.abs(value));
+      context.fillStyle = value > 0 ? positive : negative;
+      context.fillRect(left + x * cell, top + y * cell, cell, cell);
+    }));
+    context.globalAlpha = 1;
+    context.strokeStyle = colour("--line");
+    context.strokeRect(left, top, columns.length * cell, rows.length * cell);
+    if (options.row !== undefined && options.row >= 0) {
+      context.strokeStyle = colour("--focus");
+      context.lineWidth = 2;
+      context.strokeRect(left, top + options.row * cell, columns.length * cell, cell);
+    }
+    if (named) {
+      context.fillStyle = colour("--ink");
+      context.font = font;
+      context.textBaseline = "middle";
+      context.textAlign = "right";
+      rows.forEach((group, y) =>
+        context.fillText(short(group.text), left - 5, top + (y + 0.5) * cell));
+      context.textAlign = "left";
+      columns.forEach((group, x) => {
+        context.save();
+        context.translate(left + (x + 0.5) * cell, top - 5);
+        context.rotate(-Math.PI / 4);
+        context.fillText(short(group.text), 0, 0);
+        context.restore();
+      });
+    }
+    return { left, top, cell };
+  }
+
+  // ---- attention ----
+
+  let grid = null; // what the large picture shows now
+  function rowOf(rows, at) {
+    return rows.findIndex((group) => group.start <= at && at < group.end);
+  }
+  function showHead() {
+    const [rows, columns] = view(state.kind);
+    const cells = cellsOf(state.kind, state.layer, state.head, rows, columns);
+    const row = rowOf(rows, state[spot()]);
+    grid = { rows, columns, cells, place: drawGrid(byId("grid"), cells, rows, columns, { row }) };
+    byId("grid").setAttribute("aria-label",
+      `${state.kind} attention, layer ${state.layer + 1}, head ${state.head + 1}`);
+    showReading(row);
+    tellRow(row);
+  }
+  function showReading(row) {
+    byId("reading").replaceChildren(...grid.columns.map((group, x) => {
+      const token = el("span", { class: "token", dir: "auto" }, group.text);
+      const share = row < 0 ? 0 : grid.cells[row][x];
+      const strength = `${(100 * share).toFixed(2)}%`;
+      token.style.background = `color-mix(in srgb, ${colour("--for")} ${strength}, transparent)`;
+      token.style.color = share > 0.55 ? colour("--page") : colour("--ink");
+      token.setAttribute("title", strength);
+      return token;
+    }));
+  }
+  function tellRow(row) {
+    if (row < 0) { byId("cell").textContent = ""; return; }
+    const order = grid.cells[row].map((value, x) => [value, x]).sort((a, b) => b[0] - a[0]);
+    const most = order.slice(0, 3).filter(([value]) => value > 0)
+      .map(([value, x]) => `“${grid.columns[x].text}” ${percent(value)}`);
+    byId("cell").textContent = `“${grid.rows[row].text}” looks at ${most.join(", ")}`;
+  }
+  function tellCell(event) {
+    const { left, top, cell } = grid.place;
+    const x = Math.floor((event.offsetX - left) / cell), y = Math.floor((event.offsetY - top) / cell);
+    if (!(y in grid.cells) || !(x in grid.cells[y])) { tellRow(rowOf(grid.rows, state[spot()])); return null; }
+    const value = grid.cells[y][x];
+    byId("cell").textContent =
+      `“${grid.rows[y].text}” → “${grid.columns[x].text}”: ${value.toFixed(4)}`;
+    return y;
+  }
+
+  let overview = [];
+  function showOverview() {
+    const [rows, columns] = view(state.kind);
+    const [layers, count] = trace.attention[state.kind].shape;
+    const small = Math.max(1, Math.min(5, Math.floor(100 / Math.max(rows.length, columns.length))));
+    overview = [];
+    byId("overview").replaceChildren(...Array.from({ length: layers }, (_, layer) =>
+      el("div", { class: "layer" }, ...Array.from({ length: count }, (_, head) => {
+        const canvas = el("canvas");
+        const name = `layer ${layer + 1}, head ${head + 1}`;
+        const button = el("button", { type: "button", title: name, "aria-label": name }, canvas);
+        drawGrid(canvas, cellsOf(state.kind, layer, head, rows, columns), rows, columns, { cell: small });
+        button.addEventListener("click", () => choose({ layer, head }));
+        overview.push([button, layer, head]);
+        return button;
+      }))));
+  }
+  function markOverview() {
+    for (const [button, layer, head] of overview) {
+      const chosen = layer === state.layer && head === state.head;
+      button.setAttribute("aria-pressed", String(chosen));
+    }
+  }
+
+  // ---- steps ----
+
+  let stepButtons = [];
+  function before(step) { return step === 0 ? 0 : said[step - 1]; }
+  function probabilityOf(step) {
+    const from = trace.nodes[before(step)], to = trace.nodes[said[step]];
+    return Math.exp(to.log_probability - from.log_probability);
+  }
+  function listSteps() {
+    byId("s-steps").hidden = said.length === 0;
+    stepButtons = said.map((node, step) => {
+      const token = el("bdi", { dir: "auto" }, readable(trace.target.tokens[step]));
+      const button = el("button", { type: "button" }, el("span", { class: "n" }, String(step + 1)),
+        token, el("span", { class: "p" }, percent(probabilityOf(step))));
+      button.addEventListener("click", () => choose({ step }));
+      return button;
+    });
+    byId("steps").replaceChildren(...stepButtons.map((button) => el("li", {}, button)));
+  }
+  function showStep() {
+    if (!said.length) return;
+    stepButtons.forEach((button, step) => {
+      button.setAttribute("aria-pressed", String(step === state.step));
+      button.setAttribute("tabindex", step === state.step ? "0" : "-1");
+    });
+    const node = trace.nodes[before(state.step)], chosen = trace.nodes[said[state.step]];
+    const rows = node.next.map(([token, logProbability]) => {
+      const p = Math.exp(logProbability), bar = el("div");
+      bar.style.width = `${100 * p}%`;
+      return el("tr", {},
+        el("td", token === chosen.token ? { class: "said" } : {},
+          el("bdi", { dir: "auto" }, readable(trace.vocabulary[token]))),
+        el("td", {}, percent(p)), el("td", { class: "bar" }, bar));
+    });
+    byId("top").replaceChildren(
+      el("caption", {}, `The likeliest in step ${state.step + 1}; in bold what was said.`), ...rows);
+  }
+
+  // ---- the tree ----
+
+  const onPath = new Set([0, ...said]);
+  let tree = null;
+  function textOf(i) {
+    const tokens = pathTo(trace.nodes, i).map((n) => trace.vocabulary[trace.nodes[n].token]);
+    return tokens.map(readable).join(" ");
+  }
+  function showTree() {
+    byId("s-tree").hidden = trace.nodes.length === 0;
+    if (!trace.nodes.length) return;
+    const shows = (i) => state.pruned || onPath.has(i) || trace.nodes[i].fate !== "pruned";
+    tree = placed(trace.nodes, shows);
+    const across = 110, down = 22;
+    const deepest = Math.max(...[...tree.at.values()].map((place) => place.x));
+    const picture = svg("svg", { width: (deepest + 1) * across + 20, height: tree.lines * down + 12 });
+    const x = (place) => 8 + place.x * across, y = (place) => 14 + place.y * down;
+    for (const [i, place] of tree.at) {
+      const parent = trace.nodes[i].parent;
+      if (parent === null) continue;
+      const from = tree.at.get(parent), a = x(from) + across - 24, b = x(place) - 4;
+      const path = `M${a} ${y(from)}C${a + 12} ${y(from)} ${b - 12} ${y(place)} ${b} ${y(place)}`;
+      picture.append(svg("path", { d: path, class: onPath.has(i) ? "edge answer" : "edge" }));
+    }
+    tree.groups = new Map();
+    for (const [i, place] of tree.at) {
+      const node = trace.nodes[i], name = readable(trace.vocabulary[node.token]);
+      const kept = node.fate === "went on" || node.fate === "given";
+      const group = svg("g", { class: onPath.has(i) ? "node answer" : kept ? "node" : "node dropped" },
+        svg("rect", { x: x(place) - 3, y: y(place) - 10, width: across - 20, height: 20, rx: 4 }),
+        svg("text", { x: x(place), y: y(place) + 4 }, name.length > 9 ? `${name.slice(0, 8)}…` : name),
+        svg("text", { x: x(place) + across - 36, y: y(place) + 4, class: "sign" }, SIGNS[node.fate]),
+        svg("title", {}, tellNode(i)));
+      group.addEventListener("click", () => choose({ node: i }));
+      tree.groups.set(i, group);
+      picture.append(group);
+    }
+    byId("tree").replaceChildren(picture);
+    if (!tree.at.has(state.node)) state.node = trace.answer;
+  }
+  function tellNode(i) {
+    const node = trace.nodes[i];
+    const end = node.complete === false ? " It ended at the limit of length, without an end mark." : "";
+    return `${textOf(i) || "the beginning"} — log-probability ${node.log_probability.toFixed(3)}, ` +
+      `score ${node.score.toFixed(3)}. ${node.fate}: ${FATES[node.fate]}.${end}`;
+  }
+  function markNode() {
+    if (!tree) return;
+    for (const [i, group] of tree.groups) {
+      group.setAttribute("aria-current", String(i === state.node));
+      group.classList.toggle("chosen", i === state.node);
+    }
+    byId("node").textContent = tellNode(state.node);
+  }
+  function listFates() {
+    const found = new Set(trace.nodes.map((node) => node.fate));
+    byId("fates").replaceChildren(...Object.keys(FATES).filter((fate) => found.has(fate))
+      .flatMap((fate) => [el("dt", {}, `${SIGNS[fate]} ${fate}`), el("dd", {}, FATES[fate])]));
+  }
+  function moveInTree(key) {
+    const place = tree.at.get(state.node);
+    if (key === "ArrowLeft") return trace.nodes[state.node].parent;
+    if (key === "ArrowRight") {
+      const children = tree.children[state.node];
+      return children.find((child) => onPath.has(child)) ?? children[0];
+    }
+    const level = [...tree.at].filter(([, other]) => other.x === place.x).sort((a, b) => a[1].y - b[1].y);
+    const here = level.findIndex(([i]) => i === state.node);
+    const next = level[here + (key === "ArrowDown" ? 1 : -1)];
+    return next && next[0];
+  }
+
+  // ---- saliency ----
+
+  let saliencyGrids = [];
+  function listSaliency() {
+    const names = Object.keys(trace.saliency).filter((name) => name !== "left_out");
+    byId("s-saliency").hidden = names.length === 0;
+    if (trace.kind === "classifier") { byId("saliency").replaceChildren(decisionTable()); return; }
+    saliencyGrids = [];
+    const panel = (title, cells, side) => {
+      const canvas = el("canvas");
+      saliencyGrids.push([canvas, cells, side]);
+      return el("figure", {}, el("figcaption", {}, title), el("div", { class: "scroll" }, canvas));
+    };
+    byId("saliency").replaceChildren(...names.map((name) => {
+      const side = name === "source" ? trace.source : read;
+      const by = name === "source" ? "by the source" : "by what was said";
+      return el("div", { class: "columns" }, panel(`attention rollout, ${by}`, rollout[name], side),
+        panel(`gradient × input, ${by}`, trace.saliency[name], side));
+    }), el("p", { class: "hint" },
+      "Each row over its largest magnitude; the second colour speaks against what was said."));
+  }
+  function showSaliency() {
+    for (const [canvas, cells, side] of saliencyGrids) {
+      const rows = groupsOf(trace.target, state.words, state.marks);
+      const columns = groupsOf(side, state.words, state.marks);
+      const shades = byRow(merged(cells, rows, columns));
+      drawGrid(canvas, shades, rows, columns, { row: rowOf(rows, state.step) });
+    }
+  }
+  function decisionTable() {
+    const labels = Object.keys(trace.probabilities);
+    const row = labels.reduce((best, label, i) =>
+      trace.probabilities[label] > trace.probabilities[labels[best]] ? i : best, 0);
+    const gradient = trace.source.words.map(([, start, end]) =>
+      trace.saliency.source[row].slice(start, end).reduce((a, b) => a + b, 0));
+    const leftOut = trace.saliency.left_out[row];
+    const most = Math.max(1e-30, ...leftOut.map(Math.abs));
+    const text = el("p", { class: "tokens", dir: "auto" }, ...trace.source.words.map(([word], i) => {
+      const token = el("span", { class: "token", dir: "auto", title: leftOut[i].toFixed(3) }, readable(word));
+      const tone = colour(leftOut[i] >= 0 ? "--for" : "--against");
+      const strength = `${Math.round(100 * Math.abs(leftOut[i]) / most)}%`;
+      token.style.borderColor = `color-mix(in srgb, ${tone} ${strength}, transparent)`;
+      return token;
+    }));
+    const order = leftOut.map((value, i) => i).sort((a, b) => Math.abs(leftOut[b]) - Math.abs(leftOut[a]));
+    const rows = order.slice(0, 30).map((i) => {
+      const bar = el("div", leftOut[i] < 0 ? { class: "against" } : {});
+      bar.style.width = `${100 * Math.abs(leftOut[i]) / most}%`;
+      return el("tr", {}, el("td", {}, el("bdi", { dir: "auto" }, readable(trace.source.words[i][0]))),
+        el("td", {}, leftOut[i].toFixed(3)), el("td", { class: "bar" }, bar),
+        el("td", {}, gradient[i].toFixed(3)));
+    });
+    const head = el("tr", {}, el("th", { scope: "col" }, "word"), el("th", { scope: "col" }, "left out"),
+      el("th", { scope: "col" }, ""), el("th", { scope: "col" }, "gradient × input"));
+    const caption = el("caption", {}, "Which words decided for “", el("bdi", { dir: "auto" }, labels[row]),
+      "”, in log-odds: by how much they fall without the word, and the estimate by the gradient.");
+    return el("div", {}, text, el("table", {}, caption, el("thead", {}, head), el("tbody", {}, ...rows)));
+  }
+
+  // ---- figures of heads ----
+
+  function listHeads() {
+    byId("heads").replaceChildren(...kinds.flatMap((kind) => Object.keys(heads[kind]).map((measure) => {
+      const count = heads[kind][measure][0].length;
+      const first = el("tr", {}, el("th", { scope: "col" }, "layer"),
+        ...Array.from({ length: count }, (_, h) => el("th", { scope: "col" }, `head ${h + 1}`)));
+      const rows = heads[kind][measure].map((row, layer) => el("tr", {},
+        el("th", { scope: "row" }, String(layer + 1)), ...row.map((v) => el("td", {}, v.toFixed(2)))));
+      return el("table", {}, el("caption", {}, `${kind}: ${measure}`), el("thead", {}, first),
+        el("tbody", {}, ...rows));
+    })));
+  }
+
+  // ---- what the reader does ----
+
+  function fill(select, names, chosen) {
+    select.replaceChildren(...names.map((name, i) => el("option", { value: String(i) }, name)));
+    select.value = String(chosen);
+  }
+  function choose(change) {
+    Object.assign(state, change);
+    const [layers, count] = trace.attention[state.kind].shape;
+    state.layer = clamp(state.layer, layers);
+    state.head = clamp(state.head, count);
+    state.step = clamp(state.step, said.length);
+    state.position = clamp(state.position, trace.source ? trace.source.tokens.length : 0);
+    fill(byId("kind"), kinds, kinds.indexOf(state.kind));
+    fill(byId("layer"), Array.from({ length: layers }, (_, i) => String(i + 1)), state.layer);
+    fill(byId("head"), Array.from({ length: count }, (_, i) => String(i + 1)), state.head);
+    byId("words").checked = state.words;
+    byId("marks").checked = state.marks;
+    if ("kind" in change || "words" in change || "marks" in change || "redraw" in change) showOverview();
+    if ("pruned" in change || "redraw" in change) showTree();
+    showHead();
+    markOverview();
+    showStep();
+    markNode();
+    showSaliency();
+  }
+  function moved(by) { return { [spot()]: state[spot()] + by }; }
+  function turned(kind) { return kinds[(kinds.indexOf(kind) + 1) % kinds.length]; }
+  const gridKeys = {
+    ArrowLeft: () => ({ head: state.head - 1 }), ArrowRight: () => ({ head: state.head + 1 }),
+    ArrowUp: () => ({ layer: state.layer - 1 }), ArrowDown: () => ({ layer: state.layer + 1 }),
+    ",": () => moved(-1), ".": () => moved(1), PageUp: () => moved(-1), PageDown: () => moved(1),
+    Home: () => moved(-Infinity), End: () => moved(Infinity),
+    k: () => ({ kind: turned(state.kind) }), w: () => ({ words: !state.words }),
+    m: () => ({ marks: !state.marks }),
+  };
+  function onKeys(element, change) {
+    element.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.altKey || event.metaKey) return;
+      const found = change(event.key);
+      if (!found) return;
+      event.preventDefault();
+      choose(found);
+    });
+  }
+  onKeys(byId("grid"), (key) => Object.hasOwn(gridKeys, key) && gridKeys[key]());
+  onKeys(byId("steps"), (key) => {
+    const by = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[key];
+    if (!by) return null;
+    const step = clamp(state.step + by, said.length);
+    stepButtons[step].focus();
+    return { step };
+  });
+  onKeys(byId("tree"), (key) => {
+    if (!key.startsWith("Arrow")) return null;
+    const node = moveInTree(key);
+    if (node === undefined || node === null) return null;
+    tree.groups.get(node).scrollIntoView({ block: "nearest", inline: "nearest" });
+    return { node };
+  });
+  byId("kind").addEventListener("change", () => choose({ kind: kinds[Number(byId("kind").value)] }));
+  byId("layer").addEventListener("change", () => choose({ layer: Number(byId("layer").value) }));
+  byId("head").addEventListener("change", () => choose({ head: Number(byId("head").value) }));
+  byId("words").addEventListener("change", () => choose({ words: byId("words").checked }));
+  byId("marks").addEventListener("change", () => choose({ marks: byId("marks").checked }));
+  byId("pruned").addEventListener("change", () => choose({ pruned: byId("pruned").checked }));
+  byId("grid").addEventListener("mousemove", tellCell);
+  byId("grid").addEventListener("mouseleave", () => tellRow(rowOf(grid.rows, state[spot()])));
+  byId("grid").addEventListener("click", (event) => {
+    const row = tellCell(event);
+    if (row !== null) choose({ [spot()]: grid.rows[row].start });
+  });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    listSaliency();
+    choose({ redraw: true });
+  });
+
+  listSteps();
+  listFates();
+  listSaliency();
+  listHeads();
+  choose({ redraw: true });
+  byId("grid").focus({ preventScroll: true });
+}
+
+if (typeof module === "undefined") start(document, window);
+else module.exports = { decoded, headOf, groupsOf, merged, byRow, readable, placed, pathTo, FATES, start };

@@ -1,0 +1,231 @@
+"""One trace per decode: what was read and said, all attention, and everything that was weighed.
+
+    trace = trace_of(load("runs/multi30k"), "A man is riding a red bicycle.", beam_size=5)
+    trace.attention["cross"][layer, head]       # target × source of what was said
+    trace.nodes                                 # the tree of the search, by the search itself
+
+`Trace.to_json` and `from_json` write and read it; docs/trace.md says what is where.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from glassformer.decode.options import SearchOptions, penalty
+from glassformer.decode.search import search
+from glassformer.errors import DataError, InputError
+from glassformer.inspect import maps, saliency
+from glassformer.inspect.maps import Attention
+from glassformer.inspect.tree import TOP, Node, SearchTree, best, path
+from glassformer.inspect.words import Side, Subwords, mark_ids, side
+from glassformer.pipeline import Classifier, Generator, Pipeline, Translator
+
+TraceKind = Literal["translator", "language-model", "classifier"]
+Saliency = dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Everything about one text that went through a model.
+
+    Rows of decoder and cross attention are the steps, each named by the token that was said in it;
+    columns of decoder attention are what had been read by then: <s> and the tokens before.
+    """
+
+    kind: TraceKind
+    model: str
+    source: Side | None  # none for a language model
+    target: Side | None  # what was said, the end mark too if it was; none for a classifier
+    attention: Attention
+    saliency: Saliency  # gradient × input: see saliency.py
+    nodes: tuple[Node, ...] = ()  # of the search, the root first
+    answer: int | None = None  # the node at which what was said ends
+    search: dict[str, Any] | None = None  # its options; none if what was said was given
+    vocabulary: dict[int, str] = field(default_factory=dict)  # the tokens of all nodes
+    probabilities: dict[str, float] = field(default_factory=dict)  # of a classifier's labels
+    pooling: str | None = None  # how a classifier makes one vector of all: mean, first or max
+
+    @property
+    def read(self) -> Side | None:
+        """What the decoder read at each step."""
+        if self.target is None:
+            return None
+        beginning = self.nodes[0].token
+        return self.target.read(beginning, self.vocabulary[beginning])
+
+    @property
+    def said(self) -> list[int]:
+        """The nodes of what was said, one per step."""
+        return [] if self.answer is None else path(self.nodes, self.answer)
+
+    def sides(self, kind: maps.Kind) -> tuple[Side, Side]:
+        """What stands at the rows and at the columns of a kind of attention."""
+        rows = self.source if kind == "encoder" else self.target
+        columns = self.read if kind == "decoder" else self.source
+        assert rows is not None and columns is not None, f"there is no {kind} attention"
+        return rows, columns
+
+    def to_json(self) -> str:
+        from glassformer.inspect.trace_json import to_dict
+
+        content = to_dict(self)
+        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Trace":
+        from glassformer.inspect.trace_json import from_text
+
+        return from_text(text)
+
+
+def trace_of(
+    model: Pipeline,
+    text: str,
+    target: str | None = None,
+    *,
+    name: str = "",
+    top: int = TOP,
+    truncate: bool = False,
+    **options: Any,
+) -> Trace:
+    """Translate, classify or go on from `text`, and keep everything.
+
+    `options` are those of `SearchOptions`. With a `target` there is no search: the model is made to
+    say it. `truncate` cuts a text that is longer than the model was trained for.
+    """
+    if isinstance(model, Classifier):
+        if target is not None or options:
+            given = "target" if target is not None else next(iter(options))
+            raise InputError(
+                f"A classifier was given {given}.",
+                "It says nothing and searches for nothing.",
+                f"Leave {given} out.",
+            )
+        return _classified(model, text, name, truncate)
+    return _Speaking(model, name, top, truncate).trace(text, target, SearchOptions(**options))
+
+
+class _Speaking:
+    """A translator or a language model that is watched."""
+
+    def __init__(self, model: Translator | Generator, name: str, top: int, truncate: bool) -> None:
+        self.model, self.name, self.top, self.truncate = model, name, top, truncate
+        self.translates = isinstance(model, Translator)
+        self.models = model.models if isinstance(model, Translator) else [model.model]
+        self.subwords: Subwords = (
+            model.target_tokenizer if isinstance(model, Translator) else model.tokenizer
+        )
+        self.bos, self.eos = mark_ids(self.subwords)
+
+    def trace(self, text: str, target: str | None, options: SearchOptions) -> Trace:
+        ids = _ids(self.model, text, self.truncate)
+        source = [*ids, mark_ids(self.model.tokenizer)[1]] if self.translates else None
+        prefix = [] if self.translates else ids
+        read = None if source is None else torch.tensor([source])
+        if target is None:
+            nodes = self._searched(read, prefix, options)
+            answer = best(nodes)
+        else:
+            (said,) = self.subwords.encode([target])
+            nodes = self._forced(read, [*prefix, *said, self.eos], options)
+            answer = len(nodes) - 1
+        outputs = [nodes[i].token for i in path(nodes, answer)]
+        inputs = [self.bos, *outputs[:-1]]
+        _, attention = maps.say(self.models, read, torch.tensor([inputs]))
+        return Trace(
+            kind="translator" if self.translates else "language-model",
+            model=self.name,
+            source=None if source is None else side(self.model.tokenizer, text, source),
+            target=side(self.subwords, self._text(outputs, target), outputs),
+            attention=attention,
+            saliency=saliency.of_answer(self.model, source, inputs, outputs),
+            nodes=tuple(nodes),
+            answer=answer,
+            search=asdict(options) if target is None else None,
+            vocabulary=_vocabulary(self.subwords, nodes),
+        )
+
+    def _text(self, outputs: list[int], target: str | None) -> str:
+        """What was given stays as it was given, also where a subword stands for the unknown."""
+        if target is not None and self.translates:
+            return target
+        return self.subwords.decode(outputs)
+
+    def _searched(
+        self, source: Tensor | None, prefix: list[int], options: SearchOptions
+    ) -> list[Node]:
+        tree = SearchTree(self.bos, self.eos, options, self.top)
+        search(self.models, source, self.bos, self.eos, options, [prefix], observer=tree)
+        return tree.nodes()
+
+    def _forced(
+        self, source: Tensor | None, outputs: list[int], options: SearchOptions
+    ) -> list[Node]:
+        """One branch, and what would have been likelier at each of its steps."""
+        inputs = torch.tensor([[self.bos, *outputs[:-1]]])
+        log_probs, _ = maps.say(self.models, source, inputs)
+        values, tokens = log_probs.topk(min(self.top, log_probs.size(-1)))
+        likely = [
+            tuple(zip(t, v, strict=True))
+            for t, v in zip(tokens.tolist(), values.tolist(), strict=True)
+        ]
+        own = log_probs.double().gather(-1, torch.tensor(outputs)[:, None]).squeeze(-1).cumsum(0)
+        totals = [0.0, *own.tolist()]
+        return [
+            Node(
+                parent=n - 1 if n else None,
+                token=token,
+                log_probability=total,
+                score=total / penalty(max(n, 1), options.length_penalty),
+                fate="given",
+                complete=True if n == len(outputs) else None,
+                next=likely[n] if n < len(outputs) else (),
+            )
+            for n, (token, total) in enumerate(zip([self.bos, *outputs], totals, strict=True))
+        ]
+
+
+def _classified(model: Classifier, text: str, name: str, truncate: bool) -> Trace:
+    bos, _ = mark_ids(model.tokenizer)
+    ids = [bos, *_ids(model, text, truncate)]
+    logits, attention = maps.read(model.model, torch.tensor([ids]))
+    read = side(model.tokenizer, text, ids)
+    return Trace(
+        kind="classifier",
+        model=name,
+        source=read,
+        target=None,
+        attention=attention,
+        saliency=saliency.of_labels(model, read),
+        probabilities=dict(zip(model.labels, logits[0].softmax(-1).tolist(), strict=True)),
+        pooling=model.settings.model.pooling,
+    )
+
+
+def _ids(model: Pipeline, text: str, truncate: bool) -> list[int]:
+    (ids,) = model.tokenizer.encode([text])
+    longest = model.settings.data.max_length
+    if not ids and not isinstance(model, Generator):
+        raise DataError(
+            f"There is nothing to read in {text!r}.",
+            "A trace shows what a model does with the subwords of a text, and it has none.",
+            "Give it a text with a word in it.",
+        )
+    if len(ids) > longest and not truncate:
+        raise DataError(
+            f"The text has {len(ids):,} subwords: {text[:40]!r}…",
+            f"The model was trained on texts of up to {longest}; beyond that it is untested.",
+            "Give it a shorter piece, or cut it: truncate=True, --truncate.",
+        )
+    return ids[:longest]
+
+
+def _vocabulary(subwords: Subwords, nodes: Sequence[Node]) -> dict[int, str]:
+    """Every token that is mentioned."""
+    mentioned = {node.token for node in nodes} | {t for node in nodes for t, _ in node.next}
+    ids = sorted(mentioned)
+    return dict(zip(ids, subwords.pieces(ids), strict=True))

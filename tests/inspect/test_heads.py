@@ -1,0 +1,68 @@
+"""Figures of a head: heads that do one thing are found to do it."""
+
+import pytest
+import torch
+
+from glassformer.inspect.heads import PLACES, disagreement, distance, entropy, measures, share
+
+
+def test_entropy_is_in_bits() -> None:
+    uniform = torch.full((3, 8), 1 / 8)
+    assert entropy(uniform).tolist() == pytest.approx([3.0] * 3)
+    assert entropy(torch.eye(8)).tolist() == [0.0] * 8
+    half = torch.tensor([[0.5, 0.5, 0.0, 0.0]])
+    assert entropy(half).tolist() == pytest.approx([1.0])
+
+
+def test_distance_is_from_a_rows_own_place() -> None:
+    assert distance(torch.eye(5)).tolist() == [0.0] * 5
+    before = torch.eye(5).roll(-1, 1)  # at the token before, the first row at the last
+    assert distance(before).tolist() == [4, 1, 1, 1, 1]
+    first = torch.zeros(4, 4)
+    first[:, 0] = 1
+    assert distance(first).tolist() == [0, 1, 2, 3]
+    # cross-attention: 3 rows over 5 columns have their places at 0, 2 and 4
+    assert distance(torch.eye(5)[[0, 2, 4]]).tolist() == [0.0] * 3
+    assert distance(torch.eye(5)[[1, 1, 1]]).tolist() == [1, 1, 3]
+    assert distance(torch.eye(3)[[2]]).tolist() == [2]  # a single row stands at the first
+
+
+@pytest.mark.parametrize(
+    ("place", "weights", "expected"),
+    [
+        ("same", torch.eye(3), [1, 1, 1]),
+        ("previous", torch.eye(3).roll(1, 0), [None, 1, 1]),
+        ("next", torch.eye(3).roll(-1, 0), [1, 1, None]),
+        ("first", torch.eye(3), [1, 0, 0]),
+        ("last", torch.eye(3), [0, 0, 1]),
+        ("previous", torch.full((1, 1), 1.0), [None]),
+    ],
+)
+def test_shares_of_places(place: str, weights, expected) -> None:
+    found = share(weights, place).tolist()
+    assert [None if x != x else x for x in found] == expected
+
+
+def test_places_are_shares_of_what_a_row_has() -> None:
+    weights = torch.rand(2, 3, 6, 6).softmax(-1)
+    for kind, places in PLACES.items():
+        found = measures(weights, kind)
+        assert list(found) == ["entropy", "distance", *places]
+        for rows in found.values():
+            assert rows.shape == (2, 3, 6)
+            assert (rows.nan_to_num() >= 0).all()
+    three = sum(share(weights, place).nan_to_num() for place in ("previous", "same", "next"))
+    assert (three <= 1 + 1e-6).all()
+
+
+def test_heads_that_look_alike_agree_and_others_do_not() -> None:
+    one, other = torch.eye(4), torch.eye(4).roll(1, 0)
+    mixed = (one + other) / 2
+    found = disagreement(torch.stack([one, other, one, mixed]))
+    assert found.shape == (4, 4, 4)
+    assert torch.equal(found, found.transpose(0, 1))
+    assert found[0, 2].tolist() == [0] * 4 and found[0, 0].tolist() == [0] * 4
+    assert found[0, 1].tolist() == pytest.approx([1.0] * 4)
+    m = torch.tensor([0.75, 0.25])  # the mean of (1, 0) and (½, ½)
+    expected = entropy(m[None]).item() - 0.5
+    assert found[0, 3].tolist() == pytest.approx([expected] * 4, abs=1e-6)

@@ -1,0 +1,75 @@
+"""Attention by kind: what the model attends to as it searches, in every variant."""
+
+import pytest
+import torch
+
+from decode.oracles import sources, toy
+from equivalence.variants import PAIRS, variants
+from glassformer.data.batch import pad
+from glassformer.data.tokenizer import BOS, EOS
+from glassformer.decode.search import SearchOptions, search
+from glassformer.inspect.maps import by_kind, kind_of, read, say
+from glassformer.model.attention import record_attention
+
+SIZES = {"d_model": 8, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+
+
+@pytest.mark.parametrize("variant", variants(PAIRS, "translator", "language-model"))
+def test_the_forced_pass_attends_as_the_search_did(variant) -> None:
+    """Row by row: the search's own steps, one query at a time behind the cache."""
+    model = toy(**SIZES | variant | {"max_positions": 16})
+    source = pad(sources(5)) if variant["kind"] == "translator" else None
+    options = SearchOptions(beam_size=1, max_length=6, min_length=4)
+    with record_attention(model) as steps:
+        ((found,),) = search(model, source, BOS, EOS, options, [[]])
+    inputs = [BOS, *found.ids][: len(found.ids) + found.complete]
+    _, attention = say([model], source, torch.tensor([inputs]))
+    for layer in range(2):
+        rows = steps[f"decoder.layers.{layer}.self_attention"]
+        assert len(rows) == len(inputs)
+        for t, row in enumerate(rows):
+            own = attention["decoder"][layer, :, t]
+            torch.testing.assert_close(own[:, : t + 1], row[0, :, 0], atol=1e-5, rtol=1e-4)
+            assert not own[:, t + 1 :].any()  # the future: exactly 0
+        if source is not None:
+            rows = torch.cat(steps[f"decoder.layers.{layer}.cross_attention"], 2)[0]
+            torch.testing.assert_close(attention["cross"][layer], rows, atol=1e-5, rtol=1e-4)
+            (whole,) = steps[f"encoder.layers.{layer}.self_attention"]
+            torch.testing.assert_close(attention["encoder"][layer], whole[0])
+    for weights in attention.values():
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
+
+
+def test_log_probabilities_are_those_of_the_model() -> None:
+    model, source, target = toy(), pad(sources(4)), torch.tensor([[BOS, 5, 6]])
+    log_probs, attention = say([model], source, target)
+    with torch.no_grad():
+        torch.testing.assert_close(log_probs, model(source, target)[0].log_softmax(-1))
+    assert {k: tuple(v.shape) for k, v in attention.items()} == {
+        "encoder": (1, 4, 5, 5), "decoder": (1, 4, 3, 3), "cross": (1, 4, 3, 5),
+    }  # fmt: skip
+
+
+def test_an_ensemble_attends_with_its_first_model_and_says_the_mean() -> None:
+    one, other = toy(), toy()
+    source, target = pad(sources(4)), torch.tensor([[BOS, 5, 6]])
+    log_probs, attention = say([one, other], source, target)
+    alone, its = say([one], source, target)
+    assert all(torch.equal(attention[kind], its[kind]) for kind in its)
+    mean = (alone.exp() + say([other], source, target)[0].exp()) / 2
+    torch.testing.assert_close(log_probs.exp(), mean)
+
+
+def test_an_encoder_is_read_whole() -> None:
+    model, ids = toy(kind="classifier"), torch.tensor([[BOS, 5, 6, 7]])
+    logits, attention = read(model, ids)
+    with record_attention(model) as maps, torch.no_grad():
+        assert torch.equal(logits, model(ids))
+    assert list(attention) == ["encoder"]
+    assert torch.equal(attention["encoder"], by_kind(maps)["encoder"])
+
+
+def test_kinds_are_told_by_where_an_attention_stands() -> None:
+    names = ["encoder.layers.0.self_attention", "decoder.layers.1.self_attention"]
+    names += ["decoder.layers.1.cross_attention"]
+    assert [kind_of(name) for name in names] == ["encoder", "decoder", "cross"]

@@ -1,0 +1,116 @@
+"""Doing without a head is zeros in W^O, in training's pass and in every step of a search."""
+
+import pytest
+import torch
+
+from decode.oracles import assert_same, sources, toy
+from equivalence.variants import PAIRS, variants
+from glassformer.data.batch import pad
+from glassformer.data.tokenizer import BOS, EOS
+from glassformer.decode.packed import pack
+from glassformer.decode.search import SearchOptions, search
+from glassformer.errors import InputError
+from glassformer.inspect.masking import attentions, places, without_each, without_head
+from glassformer.model.attention import MultiHeadAttention, record_attention
+
+SIZES = {"d_model": 8, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
+
+
+def silenced(model, kind: str, layer: int, head: int) -> torch.Tensor:
+    """Zero the head's columns of the output projection; gives what they were."""
+    attention = attentions(model)[kind, layer]
+    own = slice(head * attention.d_k, (head + 1) * attention.d_k)
+    before = attention.output.weight.data.clone()
+    attention.output.weight.data[:, own] = 0
+    return before
+
+
+@pytest.mark.parametrize("variant", variants(PAIRS, "translator"))
+def test_it_is_as_if_the_output_projection_had_zeros_for_the_head(variant) -> None:
+    model = toy(**SIZES | variant, attention_bias=True)
+    ids = torch.randint(4, 12, (2, 5)), torch.randint(4, 12, (2, 3))
+    with torch.no_grad():
+        whole = model(*ids)
+        for place in [("encoder", 0, 0), ("decoder", 1, 2), ("cross", 1, 3)]:
+            with without_head(model, *place):
+                found = model(*ids)
+            before = silenced(model, *place)
+            torch.testing.assert_close(found, model(*ids), atol=1e-5, rtol=1e-5)
+            attentions(model)[place[:2]].output.weight.data = before
+            assert not torch.allclose(found, whole)
+        assert torch.equal(model(*ids), whole)
+
+
+def test_a_search_does_without_the_head_at_every_step() -> None:
+    model, source = toy(**SIZES), pad(sources(5, 3))
+    options = SearchOptions(beam_size=3, max_length=6, n_best=2)
+    for place in [("encoder", 0, 0), ("decoder", 0, 2), ("cross", 1, 3)]:
+        with without_head(model, *place):
+            found = search(model, source, BOS, EOS, options)
+        before = silenced(model, *place)
+        assert_same(found, search(model, source, BOS, EOS, options))
+        attentions(model)[place[:2]].output.weight.data = before
+
+
+def test_it_works_on_packed_models_and_leaves_them_as_they_were() -> None:
+    model, source, target = toy(**SIZES), pad(sources(4)), torch.tensor([[BOS, 5, 6]])
+    with torch.no_grad():
+        with without_head(model, "cross", 0, 1):
+            expected = model(source, target)
+        pack(model)
+        kernels = [attention.kernel for attention in attentions(model).values()]
+        with without_head(model, "cross", 0, 1):
+            torch.testing.assert_close(model(source, target), expected, atol=1e-5, rtol=1e-5)
+        assert [attention.kernel for attention in attentions(model).values()] == kernels
+        with pytest.raises(RuntimeError), without_head(model, "cross", 0, 1):
+            raise RuntimeError
+        assert [attention.kernel for attention in attentions(model).values()] == kernels
+
+
+def test_attention_can_be_recorded_meanwhile_from_outside() -> None:
+    model, ids = toy(kind="classifier", **SIZES), torch.tensor([[BOS, 5, 6]])
+    second = "encoder.layers.1.self_attention"
+
+    def recorded() -> torch.Tensor:
+        model(ids)
+        return maps[second].pop()
+
+    with torch.no_grad(), record_attention(model) as maps:
+        whole = recorded()
+        with without_head(model, "encoder", 0, 1):
+            found = recorded()
+        silenced(model, "encoder", 0, 1)
+        torch.testing.assert_close(found, recorded())
+    assert not torch.allclose(found, whole)
+
+
+def test_every_head_has_a_place() -> None:
+    model = toy(**SIZES)
+    found = places(model)
+    heads = [m.n_heads for m in model.modules() if isinstance(m, MultiHeadAttention)]
+    assert len(found) == len(set(found)) == sum(heads) == 24
+    assert {kind for kind, _, _ in found} == {"encoder", "decoder", "cross"}
+    assert attentions(model)["cross", 1] is model.decoder.layers[1].cross_attention
+    assert places(toy(kind="language-model", **SIZES))[-1] == ("decoder", 1, 3)
+
+
+@pytest.mark.parametrize("place", [("cross", 2, 0), ("cross", 0, 4), ("encoder", 0, -1)])
+def test_a_head_that_is_not_there_is_named(place) -> None:
+    message = f"no head {place[2]} in layer {place[1]}"
+    with pytest.raises(InputError, match=message), without_head(toy(**SIZES), *place):
+        pass
+
+
+def test_each_head_is_done_without_in_turn() -> None:
+    model, source, target = toy(**SIZES), pad(sources(4)), torch.tensor([[BOS, 5, 6]])
+
+    @torch.no_grad()
+    def score() -> float:
+        return float(model(source, target)[0, -1, 7])
+
+    ticks: list[int] = []
+    whole, found = score(), without_each(model, score, lambda: ticks.append(1))
+    assert score() == whole and list(found) == places(model) and len(ticks) == 24
+    for place in [("encoder", 1, 1), ("cross", 0, 2)]:
+        with without_head(model, *place):
+            assert found[place] == score() != whole

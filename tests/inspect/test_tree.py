@@ -1,0 +1,249 @@
+"""The tree of a search: the search's own numbers, and a true reason for every dropped branch."""
+
+from itertools import pairwise
+from math import exp
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decode.oracles import After, TreeSession, remembering, sources, toy, tree
+from glassformer.data.batch import pad
+from glassformer.data.tokenizer import BOS, EOS, PAD
+from glassformer.decode.beam import Beam
+from glassformer.decode.constraints import Constraints
+from glassformer.decode.one_by_one import OneByOne, Sampler, likeliest
+from glassformer.decode.options import Hypothesis, SearchOptions
+from glassformer.decode.search import force_decode, search
+from glassformer.inspect.tree import FATES, Node, SearchTree, best, path
+
+WAYS = [
+    {"beam_size": 1},
+    {"beam_size": 3, "n_best": 2},
+    {"beam_size": 4, "length_penalty": -0.5},
+    {"sample": True, "n_best": 3, "beam_size": 1},
+]
+
+
+def watched(trees: list[After], limits: list[int], options: SearchOptions):
+    """What a search among `trees` finds, and what its observer has seen of it."""
+    width = options.n_best if options.sample else options.beam_size
+    session, nothing = TreeSession(trees, width), torch.empty(len(trees), 0, dtype=torch.long)
+    rules = Constraints(options, EOS, torch.tensor([PAD, BOS]), nothing)
+    zeros = torch.zeros(len(trees), dtype=torch.double)
+    observer = SearchTree(BOS, EOS, options)
+    observer.began(nothing, torch.empty(len(trees), 0, 1))
+    start = (session, rules, options, torch.tensor(limits), nothing, zeros, observer)
+    if options.sample or options.beam_size == 1:
+        choose = Sampler(options, list(range(len(trees)))) if options.sample else likeliest
+        walk = OneByOne(*start, choose=choose)
+        list(walk.steps(session.logits()))
+        found = [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in walk.found]
+    else:
+        found = Beam(*start).search(session.logits())
+    return found, [observer.nodes(i) for i in range(len(trees))]
+
+
+def said(nodes: list[Node], last: int) -> list[int]:
+    return [nodes[i].token for i in path(nodes, last)]
+
+
+def answers(nodes: list[Node]) -> list[Hypothesis]:
+    """The hypotheses that the tree says were found."""
+    ended = [i for i, node in enumerate(nodes) if node.fate in ("best", "finished")]
+    return [
+        Hypothesis(
+            said(nodes, i)[: -1 if nodes[i].complete else None],
+            nodes[i].log_probability,
+            nodes[i].score,
+            bool(nodes[i].complete),
+        )
+        for i in sorted(ended, key=lambda i: -nodes[i].score)
+    ]
+
+
+CASES = st.fixed_dictionaries(
+    {
+        "seeds": st.lists(st.integers(0, 999), min_size=1, max_size=5),
+        "limits": st.lists(st.integers(1, 6), min_size=5, max_size=5),
+        "vocab_size": st.integers(5, 9),
+        "sharpness": st.sampled_from([0.5, 2.0, 6.0]),
+        "way": st.sampled_from(WAYS),
+    }
+)
+
+
+@given(case=CASES)
+@settings(max_examples=150, deadline=None)
+def test_the_tree_holds_what_the_search_found_and_why_it_dropped_the_rest(case):
+    trees = [remembering(tree(s, case["vocab_size"], case["sharpness"])) for s in case["seeds"]]
+    limits, options = case["limits"][: len(trees)], SearchOptions(**case["way"])
+    found, grown = watched(trees, limits, options)
+    for one, limit, hypotheses, nodes in zip(trees, limits, found, grown, strict=True):
+        assert answers(nodes) == hypotheses  # to the last bit
+        check_numbers(nodes, one)
+        check_fates(nodes, limit, options)
+
+
+def check_numbers(nodes: list[Node], model: After) -> None:
+    """Every node has the log-probability that the model gives it, and is told what follows it."""
+    for i, node in enumerate(nodes[1:], 1):
+        assert node.parent is not None and node.parent < i
+        parent = nodes[node.parent]
+        row = model([tuple(said(nodes, node.parent))])[0]
+        assert node.log_probability - parent.log_probability == pytest.approx(row[node.token])
+        likely = sorted(((p, token) for token, p in enumerate(row)), reverse=True)[:10]
+        assert [token for token, _ in parent.next] == [token for _, token in likely]
+        assert [p for _, p in parent.next] == pytest.approx([p for p, _ in likely])
+    assert sum(exp(p) for _, p in nodes[0].next) == pytest.approx(1)  # toy vocabularies are small
+
+
+def check_fates(nodes: list[Node], limit: int, options: SearchOptions) -> None:
+    width = options.n_best if options.sample else options.beam_size
+    children = {i: [n for n in nodes if n.parent == i] for i in range(len(nodes))}
+    depths = [len(path(nodes, i)) for i in range(len(nodes))]
+    last = max(depths)
+    kept = ("went on", "overtaken", "given up")
+    ranked = sorted((n.score for n in nodes if n.complete is not None), reverse=True)
+    for i, node in enumerate(nodes):
+        assert node.fate in FATES
+        assert (node.complete is None) == (node.fate in (*kept, "pruned"))
+        if node.fate == "went on":
+            assert any(child.fate != "pruned" for child in children[i])
+        else:
+            assert all(child.fate == "pruned" for child in children[i])
+        if node.fate == "given up":
+            assert depths[i] == last and not node.next and ranked
+        if node.fate == "outscored":
+            assert node.score <= ranked[options.n_best - 1]
+        if node.complete is False:
+            assert depths[i] == limit and node.token != EOS
+        if node.complete:
+            assert node.token == EOS
+    for depth in range(1, last + 1):
+        level = [n for n, d in zip(nodes, depths, strict=True) if d == depth]
+        dropped = [n.log_probability for n in level if n.fate == "pruned"]
+        alive = [n.log_probability for n in level if n.fate in kept]
+        assert len(alive) <= width
+        assert not options.sample or not dropped
+        if dropped and alive and not any(n.fate == "pruned" and n.token == EOS for n in level):
+            assert max(dropped) <= min(alive)
+
+
+A, B, C = 4, 5, 6
+FLAT = {EOS: 0.25, A: 0.25, B: 0.25, C: 0.25}
+
+
+def fates(table: dict[tuple[int, ...], dict[int, float]]) -> dict[tuple[int, ...], str]:
+    """Of everything that a beam of two thinks of, if the model has these probabilities."""
+
+    def model(prefixes):
+        rows = [table.get(prefix, FLAT) for prefix in prefixes]
+        return [torch.tensor([r.get(i, 1e-9) for i in range(7)]).log().tolist() for r in rows]
+
+    _, (nodes,) = watched([model], [6], SearchOptions(beam_size=2, length_penalty=0.0))
+    return {tuple(said(nodes, i)): node.fate for i, node in enumerate(nodes)}
+
+
+def test_what_cannot_win_any_more_is_given_up():
+    found = fates(
+        {
+            (): {A: 0.5, B: 0.4, C: 0.1},
+            (A,): {EOS: 0.1, A: 0.4, B: 0.3, C: 0.2},
+            (B,): {EOS: 0.9, C: 0.1},
+        }
+    )
+    assert found == {
+        (): "went on",
+        (A,): "went on",  # 0.5: its continuations are in the beam when …
+        (B,): "went on",
+        (C,): "pruned",
+        (B, EOS): "best",  # … this ends with 0.36, more than they can come to
+        (A, A): "given up",
+        (A, B): "given up",
+        (A, C): "pruned",
+    } | {key: "pruned" for key in found if len(key) == 1 and key[0] not in (A, B)}
+
+
+def test_what_has_no_continuation_in_the_beam_is_overtaken():
+    found = fates(
+        {
+            (): {A: 0.5, B: 0.4, C: 0.1},
+            (A,): FLAT,
+            (B,): {A: 0.5, B: 0.45, EOS: 0.05},
+        }
+    )
+    assert found[(A,)] == "overtaken"
+    assert {fate for said, fate in found.items() if said[:1] == (A,) and len(said) == 2} == {
+        "pruned"
+    }
+    assert found[(B,)] == found[(B, A)] == "went on"
+
+
+def test_an_end_that_a_later_one_beats_is_outscored():
+    found = fates({(): {EOS: 0.12, A: 0.8, B: 0.08}, (A,): {EOS: 0.9, B: 0.1}})
+    assert found[(EOS,)] == "outscored" and found[(A, EOS)] == "best"
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_real_models_tree_is_what_forced_decoding_gives(way):
+    model, source = toy(), pad(sources(5))
+    options = SearchOptions(max_length=7, **way)
+    observer = SearchTree(BOS, EOS, options, top=3)
+    ((first, *_),) = search(model, source, BOS, EOS, options, observer=observer)
+    nodes = observer.nodes()
+    line = path(nodes, best(nodes))
+    tokens = [nodes[i].token for i in line]
+    assert tokens == first.ids + ([EOS] if first.complete else [])
+    forced = force_decode(model, source, torch.tensor([tokens]), BOS)[0].tolist()
+    totals = [0.0, *(nodes[i].log_probability for i in line)]
+    assert [b - a for a, b in pairwise(totals)] == pytest.approx(forced, abs=1e-5)
+    for before, at, log_prob in zip([0, *line], line, forced, strict=False):
+        likeliest_ones = dict(nodes[before].next)
+        assert len(likeliest_ones) == 3
+        if (token := nodes[at].token) in likeliest_ones:
+            assert likeliest_ones[token] == pytest.approx(log_prob, abs=1e-5)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_watching_changes_nothing_and_neighbours_do_not_matter(way):
+    model, rows = toy(), sources(5, 2, 7)
+    options = SearchOptions(max_length=6, **way)
+    observer = SearchTree(BOS, EOS, options)
+    found = search(model, pad(rows), BOS, EOS, options, observer=observer)
+    assert found == search(model, pad(rows), BOS, EOS, options)
+    for number, row in enumerate(rows):
+        alone = SearchTree(BOS, EOS, options)
+        search(model, pad([row]), BOS, EOS, options, None, [number], alone)
+        shapes = [
+            [(n.parent, n.token, n.fate, n.complete) for n in seen]
+            for seen in (alone.nodes(), observer.nodes(number))
+        ]
+        assert shapes[0] == shapes[1]
+
+
+def test_a_prefix_is_part_of_the_tree():
+    model, prefixes = toy(kind="language-model"), [[5, 6, 7], [4]]
+    options = SearchOptions(beam_size=2, max_length=6)
+    observer = SearchTree(BOS, EOS, options)
+    found = search(model, None, BOS, EOS, options, prefixes, observer=observer)
+    for number, ((answer,), prefix) in enumerate(zip(found, prefixes, strict=True)):
+        nodes = observer.nodes(number)
+        line = path(nodes, best(nodes))
+        assert [nodes[i].token for i in line][: len(prefix)] == prefix
+        assert nodes[line[-1]].log_probability == pytest.approx(answer.log_probability, abs=1e-6)
+        assert all(nodes[i].next for i in [0, *line[:-1]])
+
+
+def test_probabilities_are_the_models_before_any_rule():
+    """A token that may not be said twice is still shown with the probability that it has."""
+    model, source = toy(), pad(sources(4))
+    options = SearchOptions(beam_size=2, no_repeat_ngram=1, max_length=5)
+    observer = SearchTree(BOS, EOS, options, top=12)
+    search(model, source, BOS, EOS, options, observer=observer)
+    nodes = observer.nodes()
+    for node in nodes:
+        if node.next:
+            assert len(node.next) == 12
+            assert sum(exp(p) for _, p in node.next) == pytest.approx(1, abs=1e-5)
