@@ -17,6 +17,8 @@ from glassformer.cli import (
     describe,
     evaluate,
     generate,
+    inspect,
+    lab,
     models,
     profile,
     quantize,
@@ -28,15 +30,20 @@ from glassformer.errors import GlassformerError
 EXAMPLES = f"""\
 Glassformer {__version__}: the Transformer from scratch, to read, to trust, to use.
 
+  glassformer translate "A man is riding a red bicycle."      English to French, a bundled model
+  glassformer classify "A film that one forgets at the exit."  another: is a review positive?
+  glassformer models                                          both, and their cards
+
   glassformer demo                              train a translator in three minutes, look inside
-  glassformer translate --model runs/demo "The boy sees the dog."
   glassformer translate --model runs/demo --beam 8 --n-best 3 < lines.txt
+  glassformer inspect runs/demo "The boy sees the dog."   what it looks at, as one HTML page
+  glassformer align runs/demo                   which words translate which, by its attention
   glassformer evaluate runs/demo --set grammar  its score card: BLEU, chrF, perplexity, speed
   glassformer quantize runs/demo                the same model in eight bits: smaller and faster
   glassformer profile runs/demo                 where its time and memory go
+  glassformer lab run scaling --quick           a claim of the paper, measured and judged
 
-  glassformer train recipes/imdb.toml           carry out a recipe; --resume goes on with it
-  glassformer classify --model runs/imdb "What a film!"
+  glassformer train recipes/multi30k.toml       carry out a recipe; --resume goes on with it
   glassformer data list                         real data to train on
   glassformer describe tiny                     parts, shapes, parameters and FLOPs of a preset
   glassformer describe modern n_kv_heads=1      the same with a setting changed
@@ -61,9 +68,11 @@ app.command("generate")(generate.generate)
 app.command("models")(models.models)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
+app.command("inspect")(inspect.inspect)
 app.command("quantize")(quantize.quantize)
 app.command("profile")(profile.profile)
 app.command("describe")(describe.describe)
+app.add_typer(lab.app, name="lab", help="Claims about the Transformer as experiments.")
 app.add_typer(data.app, name="data", help="Named sets of data, and what a recipe makes of one.")
 app.add_typer(bench.app, name="bench", help="Measure speed and memory side by side with peers.")
 

@@ -1,0 +1,173 @@
+"""`glassformer lab`: claims about the Transformer, measured."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from glassformer.cli.progress import progress
+from glassformer.errors import DataError
+
+if TYPE_CHECKING:
+    from glassformer.evaluate.card import Sheet
+    from glassformer.lab.experiment import Budget, Experiment
+    from glassformer.lab.finding import Finding
+
+WIDTH = 120
+RESULTS = Path("results/lab")
+Folder = Annotated[Path, typer.Option("--output", help="Where the results lie.")]
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def lab() -> None:
+    """Each experiment states a claim and a rule, measures, and judges the numbers by the rule."""
+
+
+@app.command("list")
+def list_experiments(output: Folder = RESULTS) -> None:
+    """The experiments, and the verdicts of those that were run."""
+    from glassformer.lab import experiments, finding
+
+    table = RichTable("name", "claim", "verdict", box=SIMPLE_HEAD)
+    for name in experiments.names():
+        path = output / f"{name}.json"
+        verdict = _mark(finding.load(path)) if path.exists() else "not run"
+        table.add_row(name, experiments.find(name).claim, verdict)
+    Console(width=WIDTH, highlight=False).print(table)
+
+
+def _mark(finding: "Finding") -> str:
+    return finding.verdict.outcome + " (quick run)" * finding.budget.quick
+
+
+@app.command()
+def run(
+    chosen: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME|FILE.py...|all", help="What `lab list` shows, or your own."),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="In seconds: to see that it works, not to learn from.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(min=2, help="Runs of each arm. [the experiment's own; quick: 2]")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Runs at the same time. [2; quick: 1]")
+    ] = None,
+    output: Folder = RESULTS,
+) -> None:
+    """Measure, judge, and write NAME.json and NAME.svg."""
+    from glassformer.lab import experiments
+    from glassformer.lab.report import check_pictures
+
+    check_pictures()
+    names = experiments.names() if chosen == ["all"] else chosen
+    found = [experiments.find(name) for name in names]  # all of them, before any is run
+    try:
+        output.mkdir(parents=True, exist_ok=True)  # before the work, too
+    except OSError as error:
+        raise _unwritable(output, error) from None
+    for experiment in found:
+        carry_out(experiment, _budget(experiment, quick, seeds, threads), output)
+
+
+def _budget(
+    experiment: "Experiment", quick: bool, seeds: int | None, threads: int | None
+) -> "Budget":
+    from glassformer.lab.experiment import Budget
+
+    count = seeds or (2 if quick else experiment.seeds)
+    cores = os.cpu_count() or 1
+    return Budget(quick, tuple(range(count)), threads or (1 if quick else min(2, cores)))
+
+
+def carry_out(experiment: "Experiment", budget: "Budget", output: Path) -> None:
+    import torch
+
+    from glassformer.evaluate.card import show
+    from glassformer.lab import finding as findings
+    from glassformer.lab.report import picture, tables
+    from glassformer.machine import machine
+
+    torch.set_num_threads(budget.threads)
+    command = shlex.join(["glassformer", *sys.argv[1:]])
+    with progress(experiment.name, 100) as tick:
+        finding = findings.run(experiment, budget, command, machine(), _shares(tick))
+    path = output / f"{experiment.name}.json"
+    try:
+        findings.save(finding, path, tables(finding))
+        picture(experiment, finding, path.with_suffix(".svg"))
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    show(sheet(finding), Console(width=WIDTH, highlight=False))
+    print(f"written: {path}, {path.with_suffix('.svg')}\n")
+
+
+def _shares(tick: Callable[[], None]) -> Callable[[float], None]:
+    """A bar of a hundred steps that is told shares."""
+    done = 0
+
+    def told(share: float) -> None:
+        nonlocal done
+        while done < int(100 * share + 1e-9):
+            tick()
+            done += 1
+
+    return told
+
+
+def sheet(finding: "Finding") -> "Sheet":
+    """What was said before, the numbers, and the verdict last."""
+    from glassformer.evaluate.card import Sheet, Table, facts
+    from glassformer.lab.report import LABELS, tables
+
+    stated = {label.lower(): finding.stated[name] for name, label in LABELS.items()}
+    shown = [facts("", stated)] + [
+        Table("", t.columns, t.rows, "l" * t.varied + "r" * (len(t.columns) - t.varied))
+        for t in tables(finding)
+    ]
+    notes = [f"verdict: {_mark(finding)}. {finding.verdict.because}"]
+    notes += [f"{finding.seconds:,.0f} seconds, {len(finding.budget.seeds)} seeds"]
+    return Sheet(finding.stated["title"], shown, notes=notes)
+
+
+@app.command()
+def report(output: Folder = RESULTS) -> None:
+    """One HTML page of all results in the folder."""
+    from glassformer.lab import experiments, finding
+    from glassformer.lab.page import page
+
+    paths = sorted(output.glob("*.json"), key=lambda p: (experiments.place(p.stem), p.stem))
+    if not paths:
+        raise DataError(
+            f"There are no results in {output}.",
+            "The report is made of what `glassformer lab run` has written there.",
+            "Begin with `glassformer lab run all --quick`, or name their folder by --output.",
+        )
+    pictures = [path.with_suffix(".svg") for path in paths]
+    texts = [path.read_text("utf-8") if path.exists() else None for path in pictures]
+    findings = [finding.load(path) for path in paths]
+    place = output / "report.html"
+    try:
+        place.write_text(page(list(zip(findings, texts, strict=True))), "utf-8")
+    except OSError as error:
+        raise _unwritable(place, error) from None
+    print(f"written: {place} ({', '.join(path.stem for path in paths)})")
+
+
+def _unwritable(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"{path} cannot be written: {error.strerror}.",
+        "Results go to a folder that may be written to.",
+        "Name another by --output.",
+    )

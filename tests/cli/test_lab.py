@@ -1,0 +1,94 @@
+"""`glassformer lab` as a user types it, on the experiment that docs/lab.md shows."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from glassformer.lab import experiments
+from train.runs import Command
+
+DOCS = Path(__file__).parents[2] / "docs/lab.md"
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    (tmp_path / "mine.py").write_text(example)
+    return tmp_path / "mine.py"
+
+
+def test_the_example_of_the_docs_is_run_reported_and_listed(
+    glassformer: Command, mine: Path, tmp_path: Path
+) -> None:
+    code, said, told = glassformer("lab", "run", "mine.py", "--quick")
+    assert code == 0
+    assert "Dropout slows learning down where no example comes twice." in said
+    assert "verdict: " in said and "(quick run)" in said and "100%" in told
+    assert "results/lab/dropout.json" in said
+    result = json.loads((tmp_path / "results/lab/dropout.json").read_text())
+    assert result["command"] == "glassformer lab run mine.py --quick"
+    assert result["verdict"]["outcome"] in ("supported", "not supported", "depends")
+    assert result["budget"] == {"quick": True, "seeds": [0, 1], "threads": 1}
+    assert len(result["measurements"]) == 2 * 2 * 2 and result["machine"]["torch"]
+    assert result["tables"][0]["columns"] == ["dropout", "loss", "diverged"]
+    assert str(tmp_path) not in json.dumps(result)
+
+    code, said, _ = glassformer("lab", "report")
+    assert (code, said) == (0, "written: results/lab/report.html (dropout)\n")
+    page = (tmp_path / "results/lab/report.html").read_text()
+    assert "Dropout on endless data" in page and "data:image/svg+xml;base64," in page
+
+
+def test_seeds_and_the_folder_are_the_users(
+    glassformer: Command, mine: Path, tmp_path: Path
+) -> None:
+    options = ("--quick", "--seeds", "3", "--output", "elsewhere")
+    code, said, _ = glassformer("lab", "run", "mine.py", *options)
+    assert code == 0 and "3 seeds" in said
+    assert json.loads((tmp_path / "elsewhere/dropout.json").read_text())["budget"]["seeds"] == [
+        *range(3)
+    ]
+
+
+def test_the_list_names_every_experiment_with_its_verdict(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    code, said, _ = glassformer("lab", "list")
+    assert code == 0
+    assert all(name in said for name in experiments.names())
+    assert said.count("not run") == len(experiments.names())
+
+
+def test_nothing_is_run_if_one_name_is_wrong(
+    glassformer: Command, mine: Path, tmp_path: Path
+) -> None:
+    code, said, error = glassformer("lab", "run", "mine.py", "skaling")
+    assert code == 2 and not said
+    assert "There is no experiment 'skaling'" in error and "'scaling'" in error
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_report_of_nothing_says_how_to_begin(glassformer: Command) -> None:
+    code, _, error = glassformer("lab", "report", "--output", "empty")
+    assert code == 3
+    assert "There are no results in empty" in error and "lab run all --quick" in error
+
+
+def test_a_damaged_result_is_named(glassformer: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "results/lab"
+    folder.mkdir(parents=True)
+    (folder / "scaling.json").write_text("{}")
+    for verb in ("report", "list"):
+        code, _, error = glassformer("lab", verb)
+        assert code == 3 and "scaling.json is no result of an experiment" in error
+
+
+def test_a_folder_that_cannot_be_written_is_told(
+    glassformer: Command, mine: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, error = glassformer("lab", "run", "mine.py", "--quick", "--output", "file/lab")
+    assert code == 3 and "file/lab cannot be written" in error
+    assert "100%" not in error, "told before the work"

@@ -1,0 +1,32 @@
+"""Results that nobody measured, and experiments run quickly, for tests of what is made of them."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from glassformer.lab import experiments
+from glassformer.lab.experiment import Arm, Budget, Measurement
+from glassformer.lab.finding import Finding, load, run, save
+from glassformer.lab.report import picture, tables
+
+QUICK = Budget(quick=True, seeds=(0, 1), threads=1)
+
+
+def runs(quantity: str, arm: Arm, values: Iterable[float]) -> list[Measurement]:
+    """One run for each value, seeds from 0."""
+    return [Measurement(arm, seed, quantity, value) for seed, value in enumerate(values)]
+
+
+def quick_run(name: str, folder: Path) -> Finding:
+    """An experiment as `lab run --quick` has it: measured, judged, written, drawn, read again."""
+    experiment, shares = experiments.find(name), list[float]()
+    finding = run(experiment, QUICK, "a test", {"cores": 1}, shares.append)
+    assert shares[-1] == 1.0 and shares == sorted(shares)
+    path = folder / f"{name}.json"
+    save(finding, path, tables(finding))
+    json.loads(path.read_text(), parse_constant=lambda name: 1 / 0)  # no NaN, no Infinity
+    assert repr(load(path).results.measurements) == repr(finding.results.measurements)
+    assert all(table.rows for table in tables(finding))
+    picture(experiment, finding, folder / f"{name}.svg")
+    assert "</svg>" in (folder / f"{name}.svg").read_text()
+    return finding

@@ -1,0 +1,95 @@
+"""Summaries over seeds, differences between arms, and what failed."""
+
+from math import inf, isnan, lgamma, nan, pi, sqrt
+
+import numpy as np
+import pytest
+
+from glassformer.lab.experiment import Measurement, Results, Summary, t_quantile
+from lab.made_up import runs
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 5, 10, 11, 15, 30, 200])
+def test_t_quantiles_leave_out_one_in_forty(freedom: int) -> None:
+    """Against the density of Student's t, integrated from 0."""
+    t = np.linspace(0, t_quantile(freedom), 200_001)
+    height = np.exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(freedom * pi)
+    density = height * (1 + t**2 / freedom) ** (-(freedom + 1) / 2)
+    assert 0.5 + np.trapezoid(density, t) == pytest.approx(0.975, abs=1e-4)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    random = np.random.default_rng(0)
+    draws = random.normal(3.0, 2.0, (1_500, 4))
+    summaries = [Summary.of(row.tolist()) for row in draws]
+    held = np.mean([s.low <= 3.0 <= s.high for s in summaries])
+    assert held == pytest.approx(0.95, abs=0.015)
+
+
+def test_failures_are_counted_and_left_out_of_the_mean_alone() -> None:
+    summary = Summary.of([1.0, 3.0, inf, nan, inf])
+    assert (summary.mean, summary.count, summary.failed) == (2.0, 5, 3)
+    assert summary.median == inf
+    nothing = Summary.of([inf, nan])
+    assert isnan(nothing.mean) and isnan(nothing.low) and nothing.failed == 2
+
+
+def test_one_value_has_no_interval() -> None:
+    one = Summary.of([4.0])
+    assert one.mean == 4.0 and isnan(one.low) and isnan(one.high)
+
+
+RESULTS = Results(
+    runs("loss", {"kind": "a", "size": 1}, [1.0, 2.0, 3.0])
+    + runs("loss", {"kind": "a", "size": 2}, [2.0, 3.1, 3.9])
+    + runs("loss", {"kind": "b", "size": 1}, [9.0, 0.0, 3.0])
+    + runs("steps", {"kind": "b", "size": 1}, [10.0, 20.0, inf])
+)
+
+
+def test_results_are_asked_by_arm() -> None:
+    assert RESULTS.quantities == ["loss", "steps"]
+    assert RESULTS.choices("kind") == ["a", "b"] and RESULTS.choices("size") == [1, 2]
+    assert RESULTS.arms("steps") == [{"kind": "b", "size": 1}]
+    assert RESULTS.arms(kind="a") == [{"kind": "a", "size": 1}, {"kind": "a", "size": 2}]
+    assert RESULTS.by_seed("loss", kind="a", size=2) == {0: 2.0, 1: 3.1, 2: 3.9}
+    assert RESULTS.by_seed("loss", kind="a") == {0: 1.5, 1: 2.55, 2: 3.45}
+    assert RESULTS.values("steps") == [10.0, 20.0, inf]
+    assert RESULTS.summary("loss", kind="c").count == 0
+
+
+def test_differences_are_taken_seed_by_seed() -> None:
+    """What seeds do to both arms does not blur what the arms do."""
+    one, other = {"kind": "a", "size": 2}, {"kind": "a", "size": 1}
+    difference = RESULTS.difference("loss", one, other)
+    assert difference.mean == pytest.approx(1.0) and difference.low > 0.7
+    assert RESULTS.summary("loss", **one).low < RESULTS.summary("loss", **other).high
+    assert RESULTS.compare("loss", one, other) == "more"
+    assert RESULTS.compare("loss", other, one) == "less"
+    assert RESULTS.compare("loss", {"kind": "b"}, other) == "alike"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ([inf, inf, inf], [5.0, 6.0, 7.0], "more"),
+        ([inf, nan, 8.0], [5.0, 6.0, 7.0], "more"),
+        ([inf, 9.0, 8.0], [5.0, 6.0, 7.0], "alike"),  # one failure of three may be chance
+        ([inf, inf, 6.0], [5.0, 6.0, 7.0], "alike"),  # the third says the opposite
+        ([inf, inf, inf], [inf, inf, inf], "alike"),
+        ([5.0, 6.0, 7.0], [inf, inf, 7.0], "less"),
+        ([5.0], [7.0], "alike"),  # one seed decides nothing
+        ([], [], "alike"),
+    ],
+)
+def test_what_never_came_is_more_than_any_number(
+    one: list[float], other: list[float], found: str
+) -> None:
+    results = Results(runs("steps", {"arm": 1}, one) + runs("steps", {"arm": 2}, other))
+    assert results.compare("steps", {"arm": 1}, {"arm": 2}) == found
+
+
+def test_a_measurement_is_of_one_run() -> None:
+    """Seeds that only one side has are not compared."""
+    results = Results([*runs("x", {"a": 1}, [1.0, 2.0]), Measurement({"a": 2}, 7, "x", 5.0)])
+    assert results.difference("x", {"a": 1}, {"a": 2}).count == 0

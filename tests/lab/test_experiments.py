@@ -1,0 +1,58 @@
+"""Every experiment has the shape of one, and a user's own is found by its file."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import glassformer.lab.experiments as package
+from glassformer.errors import DataError, SettingsError
+from glassformer.lab.experiment import Experiment
+from glassformer.lab.finding import STATED
+
+MODULES = sorted(Path(package.__file__).parent.glob("[!_]*.py"))
+
+
+def test_the_list_is_the_folder_in_the_order_of_reading() -> None:
+    assert sorted(package.names()) == [path.stem.replace("_", "-") for path in MODULES]
+    places = [package.place(name) for name in package.names()]
+    assert places == sorted(set(places)), "each has its place in ORDER"
+
+
+@pytest.mark.parametrize("name", package.names())
+def test_an_experiment_says_all_before_it_measures(name: str) -> None:
+    experiment = package.find(name)
+    assert experiment.name == name
+    assert all(getattr(experiment, what).strip() for what in STATED)
+    for outcome in ("supported", "depends"):
+        assert outcome in experiment.rule.lower()
+    assert experiment.seeds >= 3
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_pictures_need_their_package_only_when_drawn(path: Path) -> None:
+    nodes = ast.walk(ast.parse(path.read_text()))
+    names = [n.name for node in nodes if isinstance(node, ast.Import) for n in node.names]
+    assert not [name for name in names if name.startswith("matplotlib")]
+
+
+def test_a_misspelt_name_gets_the_nearest() -> None:
+    with pytest.raises(SettingsError, match="Did you mean 'scaling'"):
+        package.find("skaling")
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(DataError, match=r"There is no file none\.py"):
+        package.find("none.py")
+
+
+def test_a_file_without_an_experiment_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.py").write_text("EXPERIMENT = 3\n")
+    with pytest.raises(DataError, match="has no EXPERIMENT"):
+        package.find(str(tmp_path / "empty.py"))
+
+
+def test_a_users_own_is_found_by_its_file(tmp_path: Path) -> None:
+    lines = "from glassformer.lab.experiments.scaling import EXPERIMENT\n"
+    (tmp_path / "mine.py").write_text(lines)
+    assert isinstance(package.find(str(tmp_path / "mine.py")), Experiment)
