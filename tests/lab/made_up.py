@@ -9,7 +9,7 @@ from glassformer.lab.experiment import Arm, Budget, Measurement
 from glassformer.lab.finding import Finding, load, run, save
 from glassformer.lab.report import picture, tables
 
-QUICK = Budget(quick=True, seeds=(0, 1), threads=1)
+QUICK = Budget(quick=True, seeds=(0,), threads=1)  # a seed less than on the command line
 
 
 def runs(quantity: str, arm: Arm, values: Iterable[float]) -> list[Measurement]:

@@ -40,4 +40,4 @@ def test_the_verdict_follows_the_rule(few: Changes, many: Changes, outcome: str,
 def test_a_quick_run(tmp_path: Path) -> None:
     found = quick_run("label-smoothing", tmp_path).results
     smoothed, plain = (found.by_seed(PERPLEXITY, smoothing=x) for x in (SMOOTHING, 0.0))
-    assert all(1 < smoothed[seed] != plain[seed] > 1 for seed in (0, 1))
+    assert 1 < smoothed[0] != plain[0] > 1
