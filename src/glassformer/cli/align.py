@@ -384,11 +384,13 @@ class Report:
         from glassformer.evaluate.card import markdown, show
 
         sheet = self.sheet()
-        show(sheet, Console(width=WIDTH, highlight=False))
-        if json_file:
-            write(json_file, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
-        if markdown_file:
-            write(markdown_file, markdown(sheet))
+        try:  # files first: whoever reads what is printed may stop reading, as `head` does
+            if json_file:
+                write(json_file, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
+            if markdown_file:
+                write(markdown_file, markdown(sheet))
+        finally:
+            show(sheet, Console(width=WIDTH, highlight=False))
 
     def sheet(self) -> "Sheet":
         from glassformer.evaluate.card import Sheet, Table
