@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "errors": set(),
     "config": {"errors"},
     "machine": set(),
+    "measure": set(),
     "data": GROUND,
     "model": {"errors"},
     "model/build.py": GROUND,
@@ -27,7 +28,7 @@ MAY_IMPORT = {
     "pipeline": GROUND | {"data", "model", "checkpoint", "decode", "quantize", "pretrained"},
     "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine"},
     "inspect": GROUND | {"model", "decode", "pipeline"},
-    "lab": GROUND | {"data", "model", "train", "decode", "inspect"},
+    "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure"},
     "serve": GROUND | {"pipeline", "inspect"},
 }
 BEHIND_ALL = {"bench", "interop", "cli"}  # may use everything; `cli` alone may use them

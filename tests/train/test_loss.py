@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from glassformer.bench.harness import peak_bytes
 from glassformer.data.batch import IGNORE
+from glassformer.measure import peak_bytes
 from glassformer.train import loss
 from glassformer.train.loss import smoothed_loss
 

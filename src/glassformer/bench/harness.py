@@ -1,23 +1,18 @@
-"""How things are measured: interleaved rounds, bytes as the allocator sees them, fitted exponents.
+"""How contenders are measured, and what is reported of them.
 
 Machines are shared and noisy, so contenders take turns within each round, the best round of each
 counts, and what is reported is a ratio.
 """
 
 import json
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import numpy as np
-from torch.profiler import ProfilerActivity, profile
-
 from glassformer.machine import machine
+from glassformer.measure import Run
 
-Run = Callable[[], object]
 Tick = Callable[[], None]
 Row = list[str | int | float]
 
@@ -34,40 +29,6 @@ def interleave(contenders: dict[str, Run], rounds: int, tick: Tick) -> dict[str,
                 best[name] = min(best[name], seconds)
             tick()
     return best
-
-
-def peak_bytes(run: Run) -> int:
-    """The most memory that torch's CPU allocator held for `run` at once, beyond what was there."""
-    run()  # what is allocated once and kept does not count
-    with (
-        silent_stderr(),
-        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record,
-    ):
-        run()
-    results = record.profiler.kineto_results if record.profiler else None
-    assert results is not None, "the profiler has stopped and holds its results"
-    events = [e for e in results.events() if e.name() == "[memory]"]
-    held = np.cumsum([e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())])
-    return int(held.max(initial=0))
-
-
-@contextmanager
-def silent_stderr() -> Iterator[None]:
-    """The profiler's native code reports to the terminal, and has no switch that stops it."""
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(null)
-
-
-def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """p of the best fit cost ≈ c · size^p."""
-    slope, _ = np.polyfit(np.log(sizes), np.log(costs), 1)
-    return float(slope)
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.bench.harness import (
-    Report,
-    Row,
-    Run,
-    Table,
-    Tick,
-    exponent,
-    interleave,
-    peak_bytes,
-)
+from glassformer.bench.harness import Report, Row, Table, Tick, interleave
 from glassformer.bench.peers import MarianPeer, TorchPeer
+from glassformer.measure import Run, exponent, peak_bytes
 from glassformer.model.attention import fused_attention, scaled_dot_product_attention
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer

@@ -25,7 +25,7 @@ from glassformer.bench.growth import (
     encode,
     made_up,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick, peak_bytes, silent_stderr
+from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.stopwatch import (
     ENCODING,
     IN_A_STEP,
@@ -43,6 +43,7 @@ from glassformer.decode.packed import PackedLinear, pack
 from glassformer.decode.search import SearchOptions, search
 from glassformer.decode.session import Session, output_limits
 from glassformer.errors import InputError
+from glassformer.measure import peak_bytes, silent_stderr
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.pipeline import BATCH_TOKENS, Translator

@@ -8,12 +8,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from glassformer.bench.harness import Report, Row, Run, Table, Tick, interleave
+from glassformer.bench.harness import Report, Row, Table, Tick, interleave
 from glassformer.bench.peers import MarianPeer, TorchPeer
 from glassformer.data.batch import IGNORE, Batch
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
 from glassformer.errors import SettingsError
+from glassformer.measure import Run
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.train.optimizer import build_optimizers

@@ -11,7 +11,7 @@ from torch import Tensor
 from glassformer.data.tokenizer import BOS
 from glassformer.decode.session import Session
 from glassformer.lab.axes import doublings
-from glassformer.lab.costs import exponent, peak_bytes, seconds
+from glassformer.lab.costs import seconds
 from glassformer.lab.drawing import COLOURS, line
 from glassformer.lab.experiment import (
     Arm,
@@ -26,6 +26,7 @@ from glassformer.lab.experiment import (
 from glassformer.lab.judging import above, below
 from glassformer.lab.report import cell
 from glassformer.lab.trials import over
+from glassformer.measure import exponent, peak_bytes
 from glassformer.model.attention import fused_attention, scaled_dot_product_attention
 from glassformer.model.build import build
 from glassformer.model.transformer import LanguageModel
