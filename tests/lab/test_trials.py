@@ -1,6 +1,9 @@
 """Arms and seeds, one after the other or side by side."""
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -62,3 +65,34 @@ def test_two_processes_find_what_one_finds_in_a_users_own_file(tmp_path: Path) -
     assert os.getpid() not in processes
     with pytest.raises(ArithmeticError, match="seed 0"):
         over(module.broken, ARMS, Budget(True, (0, 1), 1), lambda _: None)
+
+
+ENDLESS = """
+import time
+from glassformer.lab.experiment import Budget
+from glassformer.lab.trials import over
+
+
+def trial(arm, seed, quick):
+    print("begun", flush=True)
+    time.sleep(600)
+    return []
+
+
+if __name__ == "__main__":
+    from glassformer.lab.trials import load_module
+    mine = load_module("own_experiment_endless", __import__("pathlib").Path(__file__))
+    over(mine.trial, [{"width": 1}], Budget(False, (0, 1), 2), lambda _: None)
+"""
+
+
+def test_ctrl_c_ends_trials_that_are_under_way(tmp_path: Path) -> None:
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    command = [sys.executable, str(tmp_path / "endless.py")]
+    run = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    assert run.stdout is not None and run.stdout.readline() == b"begun\n"
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all of them
+    assert run.wait(timeout=20) != 0
+    run.stdout.close()

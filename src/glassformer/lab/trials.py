@@ -5,6 +5,7 @@ the work, and every trial has one thread, so its numbers are the same however ma
 """
 
 import multiprocessing
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -68,6 +69,9 @@ def _home(trial: Any) -> tuple[str, str]:
 
 
 def _ready(name: str, file: str) -> None:
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # Ctrl-C ends it at once: a trial may take a minute
     torch.set_num_threads(1)
     if not name.startswith("glassformer."):
         load_module(name, Path(file))
