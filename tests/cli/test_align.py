@@ -13,17 +13,9 @@ from cli.models import LONGEST, TEXTS, write_model
 from glassformer import checkpoint
 from glassformer.cli import align as verb
 from glassformer.data import grammar
-from glassformer.inspect.alignment import (
-    Head,
-    Tally,
-    TextPair,
-    align,
-    diagonal,
-    pharaoh,
-    readings,
-    split_words,
-    tallies,
-)
+from glassformer.inspect.alignment import Head, align, readings, tallies
+from glassformer.inspect.links import Tally, TextPair, diagonal, pharaoh
+from glassformer.inspect.word_attention import split_words
 from glassformer.pipeline import load_translator
 from train.runs import Command
 

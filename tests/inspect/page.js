@@ -82,6 +82,8 @@ function seen(prevented) {
     reading: all(elements.reading, "span").map((span) => span.textContent),
     overview: all(elements.overview, "canvas").map((canvas) => canvas.cells),
     pressed: all(elements.overview, "button").map((b) => b.attributes["aria-pressed"]).indexOf("true"),
+    links: all(elements.links, "svg").map((picture) => picture.attributes["aria-label"])[0],
+    lines: all(elements.links, "path").length,
     steps: all(elements.steps, "button").map((button) => button.textContent),
     step: all(elements.steps, "button").findIndex((b) => b.attributes["aria-pressed"] === "true"),
     top: all(elements.top, "tr").map((row) => row.textContent),

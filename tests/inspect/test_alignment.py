@@ -1,53 +1,36 @@
-"""Word alignment: subwords find their words, attention its truth, and the right head wins."""
+"""Word alignment: attention finds its words and its truth, and the right head wins."""
 
-import sys
-from collections import Counter
 from dataclasses import dataclass
-from math import log2
 from types import SimpleNamespace
-from unicodedata import normalize
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
 from glassformer.config import RunSettings
-from glassformer.data import grammar
 from glassformer.data.tokenizer import PAD, Tokenizer
-from glassformer.errors import DataError, MissingPackageError, SettingsError
-from glassformer.inspect import alignment
+from glassformer.errors import DataError, SettingsError
+from glassformer.inspect import word_attention as reading
 from glassformer.inspect.alignment import (
     ENOUGH,
     Head,
-    Tally,
-    TextPair,
     align,
-    at_random,
     best_of_each,
-    by_share,
+    error_rates,
+    most_telling,
+    of_all,
+    readings,
+    tallies,
+)
+from glassformer.inspect.links import Tally, TextPair, by_share
+from glassformer.inspect.word_attention import (
     check_lines,
     cross_attention,
-    diagonal,
-    error_rate,
-    error_rates,
-    links,
-    most_telling,
-    mutual_information,
-    of_all,
-    one_true_link,
-    pharaoh,
-    readings,
     shares,
-    split_words,
-    tallies,
     word_attention,
     word_attentions,
 )
-from glassformer.inspect.figures import MISSED, RIGHT, WRONG, check_figures, links_figure
 from glassformer.model.attention import MultiHeadAttention, record_attention
 from glassformer.model.build import build
 from glassformer.pipeline import Translator
@@ -78,14 +61,17 @@ PAIRS = [
         frozenset({(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (0, 5)}),
     ),
 ]
+
+
 TOKENIZER = Tokenizer.train([text for p in PAIRS for text in (p.source, p.target)] * 5, 50)
+
+
 SETTINGS = RunSettings.of(
     model={
         "vocab_size": 50, "d_model": 16, "n_heads": 2, "d_ff": 16,
         "encoder_layers": 2, "decoder_layers": 3,
     }
 )  # fmt: skip
-EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.source)
 
 
 def translator_of(model: nn.Module) -> Translator:
@@ -97,91 +83,16 @@ def random_attention(pair: Pair) -> torch.Tensor:
     return torch.rand(*sizes).softmax(-1)
 
 
-# Words
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("The dog sleeps.", "The dog sleeps ."),
-        ("L'homme n'a qu'un vélo.", "L' homme n' a qu' un vélo ."),
-        ("l’été, d’abord", "l’ été , d’ abord"),
-        ("The king's dogs don't bark.", "The king 's dogs do n't bark ."),
-        ("We'll see: they're here, I'd say", "We 'll see : they 're here , I 'd say"),
-        ("Aujourd'hui, est-ce qu'il dort ?", "Aujourd'hui , est-ce qu' il dort ?"),
-        ("At 10:30 it cost 1,000.50!", "At 10:30 it cost 1,000.50 !"),
-        ("« Oui », dit-elle... (ou non)", "« Oui » , dit-elle . . . ( ou non )"),
-        ("the dogs' bones", "the dogs ' bones"),
-        ("  two   spaces ", "two spaces"),
-        ("", ""),
-    ],
-)  # fmt: skip
-def test_punctuation_is_split_off(text, words):
-    assert split_words(text) == tuple(words.split())
-
-
-def test_the_words_are_those_of_the_grammar():
-    for pair in grammar.pairs("train", 300):
-        assert split_words(pair.source) == pair.source_words
-        assert split_words(pair.target) == pair.target_words
-
-
-@pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_an_accent_of_its_own_stays_in_its_word(form):
-    text = normalize(form, "L'élève dînait.")
-    assert split_words(text) == tuple(normalize(form, w) for w in ("L'", "élève", "dînait", "."))
-
-
-@given(st.text())
-def test_no_character_is_lost(text):
-    assert "".join(split_words(text)) == "".join(text.split())
-
-
-# Subwords and their words
-
-ELIDED = "Qui s'habille à l'école, l'été ?"
-ELIDED_WORDS = ("Qui", "s'", "habille", "à", "l'", "école", ",", "l'", "été", "?")
-
-
-@pytest.mark.parametrize(
-    ("pieces", "expected"),
-    [
-        (["Qui", " s'", "habille", " à"], [{0: 1}, {1: 1}, {2: 1}, {3: 1}]),
-        (["", "Qu", "i", " ", "s", "'", "hab"], [{}, {0: 1}, {0: 1}, {}, {1: 1}, {1: 1}, {2: 1}]),
-        (["Qui", " s'ha", "bille"], [{0: 1}, {1: 0.5, 2: 0.5}, {2: 1}]),
-        (["Qui s", "'habille à l", "'é"],
-         [{0: 3 / 4, 1: 1 / 4}, {1: 0.1, 2: 0.7, 3: 0.1, 4: 0.1}, {4: 0.5, 5: 0.5}]),
-    ],
-    ids=lambda value: "|".join(value) if isinstance(value[0], str) else "",
-)  # fmt: skip
-def test_a_subword_belongs_to_the_words_that_it_has_letters_of(pieces, expected):
-    ends = [len("".join(pieces[: i + 1])) for i in range(len(pieces))]
-    spans = list(zip([0, *ends], ends, strict=False))
-    assert "".join(pieces) == ELIDED[: ends[-1]]
-    found = shares(spans, ELIDED, ELIDED_WORDS)
-    wanted = [[row.get(i, 0.0) for i in range(len(ELIDED_WORDS))] for row in expected]
-    torch.testing.assert_close(found, torch.tensor(wanted))
-
-
-def test_a_word_that_comes_twice_is_two_words():
-    text = "the dog and the other"
-    spans = [(0, 3), (3, 7), (7, 11), (11, 15), (15, 21)]
-    assert torch.equal(shares(spans, text, text.split()), torch.eye(5))
-
-
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_the_shares_of_real_subwords_spell_the_words(kind):
-    pairs = list(grammar.pairs("train", 60))
-    tokenizer = Tokenizer.train([t for p in pairs for t in (p.source, p.target)], 100, kind)
-    for pair in pairs:
-        for text, words in [(pair.source, pair.source_words), (pair.target, pair.target_words)]:
-            spans = tokenizer.spans(text)
-            letters = torch.tensor([len(text[a:b].replace(" ", "")) for a, b in spans])
-            spelt = letters.float() @ shares(spans, text, words)
-            torch.testing.assert_close(spelt, torch.tensor([float(len(w)) for w in words]))
+EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.source)
 
 
 # Attention between words
+
+
+def spelling(**spans) -> SimpleNamespace:
+    """What a translator is asked for here, with these subwords."""
+    tokenizer = SimpleNamespace(spans={k.replace("_", " "): v for k, v in spans.items()}.get)
+    return SimpleNamespace(source_tokenizer=tokenizer, target_tokenizer=tokenizer)
 
 
 @EVERY_PAIR
@@ -197,12 +108,6 @@ def test_rows_sum_to_the_attention_on_words(pair, shift):
         steps = [t + shift for t, share in enumerate(rows[:, i]) if share]
         assert {float(share) for share in rows[:, i]} <= {0.0, 1.0}
         torch.testing.assert_close(row.sum(), on_words[steps].mean())
-
-
-def spelling(**spans) -> SimpleNamespace:
-    """What a translator is asked for here, with these subwords."""
-    tokenizer = SimpleNamespace(spans={k.replace("_", " "): v for k, v in spans.items()}.get)
-    return SimpleNamespace(source_tokenizer=tokenizer, target_tokenizer=tokenizer)
 
 
 def test_source_subwords_are_summed_and_target_subwords_averaged():
@@ -248,7 +153,7 @@ def test_cross_attention_is_that_of_the_forced_model(pair):
 
 @pytest.mark.parametrize("budget", [1, 30, 10_000])
 def test_many_at_once_are_as_each_alone_and_in_their_order(budget, monkeypatch):
-    monkeypatch.setattr(alignment, "TURN", 3)
+    monkeypatch.setattr(reading, "TURN", 3)
     translator = translator_of(build(SETTINGS.model))
     pairs = [PAIRS[0], PAIRS[1], PAIRS[1], PAIRS[0], PAIRS[1]]
     found = list(word_attentions(translator, pairs, budget))
@@ -294,11 +199,6 @@ def test_all_readings_at_once_are_those_of_each():
         assert sources[1] == -1 and {t for _, t in expected} == {0, 2, 3}
 
 
-def test_each_target_word_is_linked_to_what_it_attends_to_most():
-    words = torch.tensor([[0.1, 0.6, 0.3], [0.5, 0.2, 0.1], [0.0, 0.0, 0.0]])
-    assert links(words) == {(1, 0), (0, 1)}
-
-
 def test_by_share_a_word_that_all_look_at_is_left_to_its_own():
     """Both words look most at the noun; the article has the article to itself."""
     attention = torch.tensor([[0.4, 0.5], [0.1, 0.9]])
@@ -339,92 +239,15 @@ def test_what_is_no_head_is_told_what_is(name):
         Head.named(name)
 
 
+# The head that knows
+
+
 def test_a_head_that_the_model_has_not_is_refused():
     Head.named("2.4+1").check(layers=2, heads=4)
     Head.named("all").check(layers=2, heads=4)
     for name in ("3", "3.1", "2.5"):
         with pytest.raises(SettingsError, match=rf"no head {name}.*\n.*2 layers with 4 heads"):
             Head.named(name).check(layers=2, heads=4)
-
-
-def test_links_are_written_as_pharaoh_did():
-    assert pharaoh(frozenset({(10, 1), (2, 3), (2, 0)})) == "2-0 2-3 10-1"
-    assert pharaoh(frozenset()) == ""
-
-
-# Error rates
-
-
-def test_error_rates_by_hand():
-    a, b, c, d = (0, 0), (1, 1), (2, 2), (1, 2)
-    assert error_rate([{a, b}], [{a, b}]) == 0
-    assert error_rate([{a}], [{b}]) == 1
-    assert error_rate([{a, b}], [{a, d}]) == pytest.approx(1 - 2 * 1 / 4)
-    assert error_rate([{a, b, c}], [{a}]) == pytest.approx(1 - 2 * 1 / 4)
-    assert error_rate([{a}], [{a, b, c}]) == pytest.approx(1 - 2 * 1 / 4)
-    tally = Tally.of([{a, b, c}, {a}], [{a}, {a, b}])
-    assert (tally.precision, tally.recall) == pytest.approx((2 / 4, 2 / 3))
-
-
-def test_the_error_rate_counts_links_not_sentences():
-    found, gold = [{(0, 0)}, {(0, 0), (1, 1), (2, 2)}], [{(1, 0)}, {(0, 0), (1, 1), (2, 2)}]
-    assert error_rate(found, gold) == pytest.approx(1 - 2 * 3 / 8)
-
-
-def test_every_sentence_needs_its_truth():
-    with pytest.raises(ValueError, match="shorter"):
-        error_rate([{(0, 0)}, {(0, 0)}], [{(0, 0)}])
-
-
-def test_an_interval_is_that_of_sentences_drawn_again():
-    random = np.random.default_rng(0)
-    common = random.integers(0, 11, 400)
-    tally = Tally(np.stack([common, np.full(400, 10), np.full(400, 10)], 1))
-    low, high = tally.interval()
-    # Here the rate is a mean over sentences, whose error is known.
-    error = 1.96 * (common / 10).std() / 400**0.5
-    assert (low, high) == pytest.approx(
-        (tally.error_rate - error, tally.error_rate + error), abs=error / 5
-    )
-    assert tally.interval() == (low, high)
-    narrow = Tally(np.repeat(tally.counts, 4, 0)).interval()
-    assert high - low == pytest.approx(2 * (narrow[1] - narrow[0]), rel=0.2)
-
-
-def test_where_all_sentences_are_alike_there_is_no_doubt():
-    tally = Tally(np.array([[2, 4, 4]] * 5))
-    assert tally.interval() == (tally.error_rate,) * 2 == (0.5, 0.5)
-
-
-# What a reader judges by
-
-
-def words(source: int, target: int, gold=()) -> Pair:
-    return Pair("", "", tuple("a" * source), tuple("b" * target), frozenset(gold))
-
-
-def test_the_diagonal():
-    assert diagonal(words(4, 4)) == {(i, i) for i in range(4)}
-    assert diagonal(words(2, 4)) == {(0, 0), (0, 1), (1, 2), (1, 3)}
-    assert diagonal(words(6, 2)) == {(1, 0), (4, 1)}
-    assert diagonal(words(1, 3)) == {(0, 0), (0, 1), (0, 2)}
-
-
-def test_random_links_are_spread_evenly():
-    random = np.random.default_rng(0)
-    found = at_random(words(4, 2_000), random)
-    assert {target for _, target in found} == set(range(2_000))
-    assert all(abs(n - 500) < 100 for n in Counter(source for source, _ in found).values())
-
-
-def test_one_true_link_is_the_best_that_one_link_can_be():
-    pair = words(3, 3, {(0, 0), (1, 0), (2, 2)})
-    found = one_true_link(pair)
-    assert found <= pair.alignment and {target for _, target in found} == {0, 2}
-    assert error_rate([found], [pair.alignment]) == pytest.approx(1 - 2 * 2 / 5)
-
-
-# The head that knows
 
 
 class Planted(nn.Module):
@@ -479,12 +302,11 @@ def planted(head: Head, pairs=PAIRS, layers: int = 2, heads: int = 3) -> Transla
 def test_the_head_that_knows_the_truth_comes_first(head):
     translator = planted(head)
     rates = error_rates(translator, PAIRS)
-    assert set(rates) == {Head(i, h, k) for i in range(2) for h in range(3) for k in (0, 1)}
-    assert next(iter(rates)) == head
-    assert best_of_each(tallies(translator, PAIRS))[head.family] == head
-    assert rates.pop(head) == 0
+    assert set(rates) == set(readings(2, 3))
     assert list(rates.values()) == sorted(rates.values())
-    assert min(rates.values()) > 0
+    assert best_of_each(tallies(translator, PAIRS))[head.family] == head
+    plain = [which for which in rates if which.head is not None and not which.share]
+    assert [which for which in plain if rates[which] == 0] == [head]
 
 
 def test_tallies_are_those_of_each_head_alone():
@@ -518,6 +340,9 @@ def test_without_words_there_are_no_links():
     assert [tuple(seen.shape) for seen, _ in found] == [(4, 4), (0, 0), (0, 1), (6, 6)]
 
 
+# The choice without the truth
+
+
 def test_what_has_no_subword_has_no_link():
     """Sentencepiece reads a zero-width space as a space, and nothing else is there."""
     translator = translator_of(build(SETTINGS.model))
@@ -525,25 +350,6 @@ def test_what_has_no_subword_has_no_link():
     pairs = [TextPair("\u200b", "dog", nothing, dog), TextPair("dog", "\u200b", dog, nothing)]
     assert TOKENIZER.encode(["\u200b"]) == [[]]
     assert [linked for _, linked in align(translator, pairs, Head(0, 0, 0))] == [frozenset()] * 2
-
-
-# The choice without the truth
-
-
-def test_mutual_information_is_that_of_entropies():
-    counts = torch.randint(0, 5, (4, 3)).tolist()
-    pairs = Counter(
-        {(str(a), str(b)): n for a, row in enumerate(counts) for b, n in enumerate(row)}
-    )
-    joint = np.array(counts) / np.sum(counts)
-
-    def entropy(p):
-        return -sum(x * log2(x) for x in p.ravel() if x)
-
-    expected = entropy(joint.sum(0)) + entropy(joint.sum(1)) - entropy(joint)
-    assert mutual_information(+pairs) == pytest.approx(expected)
-    assert mutual_information(Counter({(c, c.upper()): 3 for c in "abcd"})) == pytest.approx(2)
-    assert mutual_information(Counter({(a, b): 1 for a in "ab" for b in "xyz"})) == pytest.approx(0)
 
 
 def shuffled(count: int) -> list[Pair]:
@@ -580,47 +386,3 @@ def test_few_sentences_tell_nothing():
     pairs = shuffled(80)[: ENOUGH - 1]
     translator = planted(Head(1, 0, 1), pairs, layers=3, heads=1)
     assert most_telling(translator, pairs) == Head.named("all:share")
-
-
-# The picture
-
-DRAWN = {(0, 0), (1, 1), (1, 2)}
-
-
-def draw(paths, gold=None) -> None:
-    words = (["the", "red", "car"], ["la", "voiture", "rouge", "."])
-    links_figure(torch.rand(4, 3).softmax(-1), DRAWN, *words, "One head", paths, gold)
-
-
-def test_a_picture_has_the_words_twice_and_is_the_same_again(tmp_path):
-    pytest.importorskip("matplotlib")
-    first, again, dots = tmp_path / "new" / "1.svg", tmp_path / "2.svg", tmp_path / "new" / "1.png"
-    torch.manual_seed(1)
-    draw([first, dots])
-    torch.manual_seed(1)
-    draw([again])
-    drawing = first.read_text()
-    assert drawing == again.read_text() and dots.read_bytes().startswith(b"\x89PNG")
-    assert ElementTree.fromstring(drawing).tag.endswith("svg")
-    for text in ("the", "red", "car", "la", "voiture", "rouge"):
-        assert drawing.count(f"<!-- {text} -->") == 2
-    assert drawing.count("<!-- One head -->") == 1
-
-
-@pytest.mark.parametrize(
-    ("gold", "right", "wrong", "missed"),
-    [(None, 3, 0, 0), (DRAWN, 3, 0, 0), ({(0, 0), (1, 2), (2, 1)}, 2, 1, 1), (set(), 0, 3, 0)],
-)
-def test_links_are_right_or_wrong_or_missed(tmp_path, gold, right, wrong, missed):
-    """Each that was found is a line and a frame; one that was missed is a line."""
-    pytest.importorskip("matplotlib")
-    draw([tmp_path / "1.svg"], gold)
-    drawing = (tmp_path / "1.svg").read_text()
-    counts = [drawing.count(f"stroke: {colour}") for colour in (RIGHT, WRONG, MISSED)]
-    assert counts == [2 * right, 2 * wrong, missed]
-
-
-def test_a_missing_package_is_missed_before_the_work(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingPackageError, match="matplotlib"):
-        check_figures()

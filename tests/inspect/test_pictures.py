@@ -145,10 +145,25 @@ def test_of_a_long_text_the_words_that_decided_most_are_shown(untrained) -> None
     assert len(names) == min(pictures.WORDS, len(trace.source.words))
 
 
+def test_links_are_those_of_all_heads_by_share(translation: Trace) -> None:
+    rows, columns, weights = shown(translation, "cross", PLAIN_WORDS)
+    above, below, *_ = pictures.word_links(translation).axes
+    seen = weights.mean((0, 1))
+    torch.testing.assert_close(cells(below), seen)
+    assert (labels(below.yaxis), labels(below.xaxis)) == (rows, columns)
+    frames = {(round(p.get_x() + 0.5), round(p.get_y() + 0.5)) for p in below.patches}
+    best = (seen / seen.sum(0)).argmax(1).tolist()
+    assert frames == {(source, target) for target, source in enumerate(best)}
+    assert len(above.lines) == len(rows)
+
+
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("translator", ["encoder", "decoder", "cross", "cross-words", "heads", "saliency"]),
+        (
+            "translator",
+            ["encoder", "decoder", "cross", "cross-words", "links", "heads", "saliency"],
+        ),
         ("language-model", ["decoder", "heads", "saliency"]),
         ("classifier", ["encoder", "heads", "saliency"]),
     ],

@@ -16,6 +16,7 @@ import torch
 from glassformer.errors import DataError
 from glassformer.inspect import report
 from glassformer.inspect.heads import distance, entropy
+from glassformer.inspect.links import by_share, links
 from glassformer.inspect.pictures import PLAIN_WORDS, View, by_row, decision, shown
 from glassformer.inspect.report import data_of, html_of, write_report
 from glassformer.inspect.rollout import rollout
@@ -279,6 +280,24 @@ def test_long_words_are_cut_as_in_the_figures(untrained, tmp_path: Path) -> None
 
 
 @needs_node
+def test_links_are_those_of_the_package(translation: Trace, tmp_path: Path) -> None:
+    told = run(
+        translation, tmp_path, ("share", "change", {"checked": False}), key("ArrowDown"),
+        ("linked", "change", {"value": "1"}), key("ArrowRight"),
+        ("linked", "change", {"value": "2"}), ("share", "change", {"checked": True}),
+    )  # fmt: skip
+    in_the_file = Trace.from_json(translation.to_json())  # to 1/65,535
+    rows, columns, weights = shown(in_the_file, "cross", PLAIN_WORDS)
+    every, layer, one = weights.mean((0, 1)), weights[1].mean(0), weights[1, 1]
+    ways = [by_share(every), every, every, layer, layer, one, by_share(one)]
+    for seen, attention in zip(told, ways, strict=True):
+        found = sorted(links(attention), key=lambda link: link[1])
+        assert seen["links"] == ", ".join(f"{rows[t]} – {columns[s]}" for s, t in found)
+        assert seen["lines"] == len(found) == len(rows)
+    assert "s-links" not in told[0]["hidden"]
+
+
+@needs_node
 def test_steps_move_and_tell_what_was_likely(translation: Trace, tmp_path: Path) -> None:
     down = key("ArrowDown", "steps")
     keys = [key("."), down, key("End"), down, key("Home"), key("k"), key("End")]
@@ -339,7 +358,9 @@ def test_a_classifier_tells_which_words_decided(untrained, tmp_path: Path) -> No
     for row, i in zip(rows, order, strict=True):
         assert float(row[1]) == pytest.approx(float(columns["left out"][i]), abs=6e-4)
         assert float(row[3]) == pytest.approx(float(columns["gradient"][i]), abs=6e-4)
-    assert {"s-steps", "s-tree"} <= set(told[0]["hidden"]) and "s-saliency" not in told[0]["hidden"]
+    assert {"s-links", "s-steps", "s-tree"} <= set(told[0]["hidden"]) and "s-saliency" not in told[
+        0
+    ]["hidden"]
     assert told[2]["cell"].startswith(f"“{trace.source.tokens[-1].removeprefix('▁')}” looks at")
 
 

@@ -1,27 +1,28 @@
 """`glassformer align`: which words translate which, read off cross-attention."""
 
-import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glassformer.cli import options as o
-from glassformer.cli.evaluate import WIDTH, write
+from glassformer.cli.evaluate import write
 from glassformer.cli.progress import progress
 from glassformer.cli.text import lines
 from glassformer.cli.train import say as tell
 from glassformer.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
+    from glassformer.cli.align_report import Report
     from glassformer.data.grammar import AlignedPair
-    from glassformer.evaluate.card import Circumstances, Sheet, Table
-    from glassformer.inspect.alignment import Head, Tally, TextPair
+    from glassformer.evaluate.card import Circumstances
+    from glassformer.inspect.alignment import Head
+    from glassformer.inspect.links import Tally, TextPair
     from glassformer.pipeline import Translator
 
 CHOICE = 1_000  # sentences, at most, that a head is chosen on
@@ -136,7 +137,7 @@ class Pictures:
     ) -> None:
         """The first sentences that have words, each called by its number."""
         from glassformer.inspect.alignment import align as aligned
-        from glassformer.inspect.figures import links_figure
+        from glassformer.inspect.figures import links_figure, save
 
         chosen = [i for i, p in enumerate(pairs) if p.source_words and p.target_words]
         chosen = chosen[: self.limit]
@@ -147,9 +148,10 @@ class Pictures:
             title = str(head)
             if truth is not None:
                 title += f": {len(links & truth)} of {len(truth)} true links, {len(links)} found"
-            places = [self.folder / f"{i + 1:0{digits}}.{suffix}" for suffix in ("svg", "png")]
             source, target = pairs[i].source_words, pairs[i].target_words
-            links_figure(attention, links, source, target, title, places, truth)
+            figure = links_figure(attention, links, source, target, title, truth)
+            for suffix in ("svg", "png"):
+                save(figure, self.folder / f"{i + 1:0{digits}}.{suffix}")
         tell(f"{len(chosen)} pictures, as SVG and as PNG, in {self.folder}")
 
 
@@ -166,6 +168,7 @@ class Job:
     # The grammar
 
     def on_grammar(self, count: int) -> "Report":
+        from glassformer.cli.align_report import Report, Row, baselines
         from glassformer.data import grammar
         from glassformer.inspect.alignment import best_of_each
         from glassformer.machine import peak_memory
@@ -206,7 +209,7 @@ class Job:
     def circumstances(self, count: int, seconds: float, memory: int | None) -> "Circumstances":
         from glassformer.evaluate.card import Circumstances
         from glassformer.evaluate.examples import from_set
-        from glassformer.inspect.alignment import RESAMPLES
+        from glassformer.inspect.links import RESAMPLES
         from glassformer.machine import machine
         from glassformer.quantize import Int8Linear
 
@@ -226,7 +229,8 @@ class Job:
     def read(
         self, source: Path, target: Path | None, beam: int, tokenised: bool
     ) -> "list[TextPair]":
-        from glassformer.inspect.alignment import TextPair, check_lines, split_words
+        from glassformer.inspect.links import TextPair
+        from glassformer.inspect.word_attention import check_lines, split_words
 
         def check(texts: list[str], side: str) -> None:
             tokenizer = getattr(self.translator, f"{side}_tokenizer")
@@ -259,7 +263,7 @@ class Job:
 
     def on_text(self, pairs: "list[TextPair]", output: Path | None, words: Path | None) -> None:
         from glassformer.inspect.alignment import align as aligned
-        from glassformer.inspect.alignment import pharaoh
+        from glassformer.inspect.links import pharaoh
 
         head = self.named or self.choose(pairs)
         found = []
@@ -303,149 +307,3 @@ def texts_of(path: Path) -> list[str]:
             f"{path} holds no line.", "There is nothing to align.", "Name a file that holds text."
         )
     return found
-
-
-def baselines(pairs: "list[AlignedPair]") -> "dict[str, Tally]":
-    """What a reader needs to judge an error rate by."""
-    import numpy as np
-
-    from glassformer.inspect.alignment import Tally, at_random, diagonal, one_true_link
-
-    gold, random = [pair.alignment for pair in pairs], np.random.default_rng(0)
-    return {
-        "the diagonal": Tally.of(map(diagonal, pairs), gold),
-        "at random": Tally.of((at_random(pair, random) for pair in pairs), gold),
-        "one true link a word": Tally.of(map(one_true_link, pairs), gold),
-    }
-
-
-@dataclass(frozen=True)
-class Row:
-    """One way to align, on the test part; heads with their error rate on the dev part."""
-
-    name: str
-    head: "Head | None"
-    dev: float | None
-    test: "Tally"
-
-    def cells(self, best: "Head") -> list[str]:
-        low, high = self.test.interval()
-        return [
-            self.name,
-            self.head.name + " *" * (self.head == best) if self.head else "–",
-            "–" if self.dev is None else f"{self.dev:.1%}",
-            f"{self.test.error_rate:.1%}",
-            f"{low:.1%} – {high:.1%}",
-            f"{self.test.precision:.1%}",
-            f"{self.test.recall:.1%}",
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        low, high = self.test.interval()
-        return {
-            "name": self.name,
-            "head": self.head.name if self.head else None,
-            "dev_error_rate": self.dev,
-            "error_rate": self.test.error_rate,
-            "low": low,
-            "high": high,
-            "precision": self.test.precision,
-            "recall": self.test.recall,
-        }
-
-
-NOTES = [
-    "* the best of all on dev. Nothing was chosen on test.",
-    "Alignment error rate: 1 - 2 |found ∩ true| / (|found| + |true|), all true links sure. The "
-    "interval is that of 95% of bootstrap samples of sentences.",
-    "said: attention at the step that says the word; read: one step later (+1), where it is read. "
-    "by share: linked to the source word of whose attention the word has the largest share.",
-    "the diagonal: each word with the one at the same relative place. one true link a word: the "
-    "least that one link for each target word can reach, as these all have, where words are often "
-    "linked to several.",
-]
-
-
-@dataclass(frozen=True)
-class Report:
-    """Error rates on the grammar."""
-
-    dev_sentences: int
-    test_sentences: int
-    dev: "dict[Head, Tally]"
-    rows: list[Row]
-    best: "Head"
-    about: "Circumstances"
-    trained_on: str
-
-    def tell(self, json_file: Path | None, markdown_file: Path | None) -> None:
-        from rich.console import Console
-
-        from glassformer.evaluate.card import markdown, show
-
-        sheet = self.sheet()
-        try:  # files first: whoever reads what is printed may stop reading, as `head` does
-            if json_file:
-                write(json_file, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
-            if markdown_file:
-                write(markdown_file, markdown(sheet))
-        finally:
-            show(sheet, Console(width=WIDTH, highlight=False))
-
-    def sheet(self) -> "Sheet":
-        from glassformer.evaluate.card import Sheet, Table
-
-        columns = ["", "head", "dev", "test", "95% interval", "precision", "recall"]
-        measured = Table(
-            f"error rate, chosen on {self.dev_sentences:,} dev sentences, measured on "
-            f"{self.test_sentences:,} test sentences",
-            columns,
-            [row.cells(self.best) for row in self.rows],
-            "llrrrrr",
-        )
-        cost = Table("measured", ["", ""], self.about.cost())
-        tables = [self.by_head(), measured, cost, *self.about.tables()]
-        notes = list(NOTES)
-        if self.trained_on != "grammar":
-            notes.append(f"The model was trained on {self.trained_on}, not on these sentences.")
-        title = f"Word alignments of {self.about.model} on the embedded grammar"
-        return Sheet(title, tables, self.about.quoted(), notes)
-
-    def by_head(self) -> "Table":
-        """A row for each head, in the order of the layers, with its averages."""
-        from glassformer.evaluate.card import Table
-
-        ways = {"said": (0, False), "read": (1, False)}
-        ways |= {f"{name}, by share": (shift, True) for name, (shift, _) in list(ways.items())}
-        rates = {
-            (h.layer, h.head, h.shift, h.share): tally.error_rate for h, tally in self.dev.items()
-        }
-        which = sorted({(h.layer, h.head) for h in self.dev}, key=_last_if_none)
-        rows = [
-            [_called(*one), *(f"{rates[*one, *way]:.1%}" for way in ways.values())] for one in which
-        ]
-        return Table(
-            f"error rate of every head, {self.dev_sentences:,} dev sentences", ["", *ways], rows
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": "alignment",
-            "trained_on": self.trained_on,
-            "dev_sentences": self.dev_sentences,
-            "test_sentences": self.test_sentences,
-            "dev_error_rates": {head.name: tally.error_rate for head, tally in self.dev.items()},
-            "best": self.best.name,
-            "test": [row.to_json() for row in self.rows],
-            "circumstances": asdict(self.about),
-        }
-
-
-def _last_if_none(numbers: tuple[int | None, ...]) -> list[float]:
-    return [float("inf") if number is None else number for number in numbers]
-
-
-def _called(layer: int | None, head: int | None) -> str:
-    if layer is None:
-        return "all heads averaged"
-    return f"layer {layer + 1}, " + ("averaged" if head is None else f"head {head + 1}")

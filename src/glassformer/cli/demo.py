@@ -43,9 +43,8 @@ def show(translator: "Translator", run: Path) -> None:
     """Held-out translations and their score, alignments and theirs, and what to try next."""
     from glassformer.data import grammar
     from glassformer.evaluate.bleu import bleu
-    from glassformer.inspect.alignment import cross_attention as attention_of
-    from glassformer.inspect.alignment import error_rates, links, word_attention
-    from glassformer.inspect.figures import alignment_figure
+    from glassformer.inspect.alignment import align, error_rates
+    from glassformer.inspect.figures import links_figure, save
 
     pairs = list(grammar.pairs("test", 1_000))
     said = translator.translate([pair.source for pair in pairs], beam_size=1)
@@ -60,13 +59,11 @@ def show(translator: "Translator", run: Path) -> None:
     rate = error_rates(translator, pairs[:200])[head]
     print(f"alignment error rate {rate:.1%} of cross-attention ({head}, chosen on other sentences)")
     pair = max(pairs[:50], key=lambda pair: len(pair.source_words))
-    words = word_attention(
-        attention_of(translator, pair)[head.layer, head.head], translator, pair, head.shift
-    )
-    right = len(links(words) & pair.alignment)
+    ((attention, links),) = align(translator, [pair], head)
+    gold, words = pair.alignment, (pair.source_words, pair.target_words)
+    title = f"{head}: {len(links & gold)} of {len(gold)} true links, {len(links)} found"
     picture = run / "alignment.png"
-    title = f"{head}: {right} of {len(pair.target_words)} words linked rightly (frames: the truth)"
-    alignment_figure(words, pair.source_words, pair.target_words, pair.alignment, title, picture)
+    save(links_figure(attention, links, *words, title, gold), picture)
     print(f"its attention beside the true alignment: {picture}\n")
     print(NEXT.format(run=run))
 

@@ -1,61 +1,81 @@
-"""Pictures, by matplotlib, which only these functions need."""
+"""Figures by matplotlib: how one is made and saved, a grid of shades, and links between words."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.errors import MissingPackageError
+from glassformer.errors import DataError, MissingPackageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LARGEST = 30.0  # inches
 
 
-def _pyplot() -> Any:
+def check_figures() -> None:
+    """A package that is missing is missed before the work."""
     try:
-        import matplotlib
+        import matplotlib  # noqa: F401
     except ImportError:
         raise MissingPackageError("matplotlib", "A picture", "plots") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
 
 
-def alignment_figure(
-    attention: Float[Tensor, "m n"],
-    source_words: Sequence[str],
-    target_words: Sequence[str],
-    gold: Iterable[tuple[int, int]],
-    title: str,
-    path: Path,
-) -> None:
-    """Attention between words as shades, the true links as frames: the shade should fill them."""
-    pyplot = _pyplot()
-    width, height = 2 + 0.45 * len(source_words), 1.6 + 0.4 * len(target_words)
-    figure, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
-    shades = axes.imshow(attention.numpy(), cmap="Blues", vmin=0, vmax=1)
-    for source, target in gold:
-        frame = (source - 0.5, target - 0.5)
-        axes.add_patch(pyplot.Rectangle(frame, 1, 1, fill=False, edgecolor="#d1495b", lw=2))
-    axes.set_xticks(range(len(source_words)), source_words, rotation=45, ha="right")
-    axes.set_yticks(range(len(target_words)), target_words)
-    axes.set_title(title, fontsize=10)
-    figure.colorbar(shades, ax=axes, label="attention", shrink=0.8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+def new_figure(width: float, height: float, layout: Any = "constrained") -> "Figure":
+    """Apart from pyplot: nothing to close, and nothing that threads would share."""
+    check_figures()
+    from matplotlib.figure import Figure
+
+    size = (min(width, LARGEST), min(height, LARGEST))
+    return Figure(figsize=size, layout=layout)
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """The same bytes for the same figure. Text stays text in an SVG, whatever its script."""
+    from matplotlib import rc_context
+
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    options: Any = {"svg.hashsalt": "glassformer", "svg.fonttype": "none"}
+    with rc_context(options), warnings.catch_warnings():
+        # A letter that matplotlib's own font lacks: an SVG shows it all the same.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(path, dpi=120, metadata=metadata)
+        except OSError as error:
+            raise DataError(
+                f"{path} cannot be written: {error.strerror}.",
+                "A picture goes to a file in a folder that may be written to.",
+                "Name another place.",
+            ) from None
+
+
+def draw_grid(
+    axes: Any,
+    cells: Float[Tensor, "m n"],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    colours: str = "Blues",
+    lowest: float = 0.0,
+) -> Any:
+    shades = axes.imshow(
+        cells.numpy(), cmap=colours, vmin=lowest, vmax=1, aspect="auto", interpolation="nearest"
+    )
+    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(len(columns)), columns, parse_math=False, **turned)
+    axes.set_yticks(range(len(rows)), rows, parse_math=False)
+    return shades
 
 
 # Links between words
 
 RIGHT, WRONG, MISSED = "#2f6db5", "#d1495b", "#9a9a9a"
-LETTER = 0.095  # inches that a letter of the links' words is wide
-
-
-def check_figures() -> None:
-    """A package that is missing is missed before the work."""
-    _pyplot()
+LETTERS: Any = {"family": "monospace", "size": 10, "parse_math": False}
+LETTER = 0.095  # inches that one of them is wide
 
 
 def links_figure(
@@ -64,40 +84,31 @@ def links_figure(
     source_words: Sequence[str],
     target_words: Sequence[str],
     title: str,
-    paths: Iterable[Path],
     gold: Iterable[tuple[int, int]] | None = None,
-) -> None:
+) -> "Figure":
     """Two rows of words with lines between them, and below it the attention that they come from.
 
     A line is as strong as the attention. With the truth wrong links are red, missing ones dashed.
     """
-    pyplot = _pyplot()
     found = set(links)
     truth = found if gold is None else set(gold)
     m, n = len(target_words), len(source_words)
     rows = [_centres(words) for words in (source_words, target_words)]
     widest = max(ends[-1] for _, ends in rows)
     width, height = max(widest * LETTER, 2.6 + 0.36 * n) + 0.4, 2.0 + 1.4 + 0.3 * m
-    options = {"svg.hashsalt": "glassformer", "svg.fonttype": "path"}  # the same file every time
-    with pyplot.rc_context(options):
-        figure, (above, below) = pyplot.subplots(
-            2, figsize=(width, height), height_ratios=[1.4, 2.0 + 0.3 * m], layout="constrained"
-        )
-        _draw_links(above, attention, found, truth, (source_words, target_words), rows, widest)
-        shades = below.imshow(attention.numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        for source, target in found:
-            colour = RIGHT if (source, target) in truth else WRONG
-            frame = (source - 0.5, target - 0.5)
-            below.add_patch(pyplot.Rectangle(frame, 1, 1, fill=False, edgecolor=colour, lw=1.6))
-        below.set_xticks(range(n), source_words, rotation=45, ha="right", rotation_mode="anchor")
-        below.set_yticks(range(m), target_words)
-        figure.colorbar(shades, ax=below, label="attention", shrink=0.8)
-        figure.suptitle(title, fontsize=10)
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            metadata = {"Date": None} if path.suffix == ".svg" else None
-            figure.savefig(path, dpi=120, metadata=metadata)
-        pyplot.close(figure)
+    figure = new_figure(width, height)
+    from matplotlib.patches import Rectangle
+
+    above, below = figure.subplots(2, height_ratios=[1.4, 2.0 + 0.3 * m])
+    _draw_links(above, attention, found, truth, (source_words, target_words), rows, widest)
+    shades = draw_grid(below, attention, target_words, source_words)
+    for source, target in sorted(found):
+        colour = RIGHT if (source, target) in truth else WRONG
+        frame = (source - 0.5, target - 0.5)
+        below.add_patch(Rectangle(frame, 1, 1, fill=False, edgecolor=colour, lw=1.6))
+    figure.colorbar(shades, ax=below, label="attention", shrink=0.8)
+    figure.suptitle(title, fontsize=10, parse_math=False)
+    return figure
 
 
 def _centres(words: Sequence[str]) -> tuple[list[float], list[int]]:
@@ -119,8 +130,8 @@ def _draw_links(
     places = [[x + (widest - ends[-1]) / 2 for x in centres] for centres, ends in rows]
     for height, texts, xs, side in zip((1, 0), words, places, ("bottom", "top"), strict=True):
         for text, x in zip(texts, xs, strict=True):
-            axes.text(x, height, text, family="monospace", size=10, ha="center", va=side)
-    for source, target in found | truth:
+            axes.text(x, height, text, **LETTERS, ha="center", va=side)
+    for source, target in sorted(found | truth):
         ends = [places[0][source], places[1][target]], [0.98, 0.02]
         if (source, target) not in found:
             axes.plot(*ends, color=MISSED, lw=1, ls=(0, (3, 2)))

@@ -4,7 +4,6 @@ Each function makes a figure, and `save` writes it. Attention is drawn from 0 to
 that pictures can be compared; saliency, which has no such scale, by row.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.errors import DataError, InputError
-from glassformer.inspect.figures import check_figures
+from glassformer.errors import InputError
+from glassformer.inspect.figures import draw_grid, links_figure, new_figure, save
 from glassformer.inspect.heads import distance, entropy
+from glassformer.inspect.links import by_share, links
 from glassformer.inspect.maps import Kind
 from glassformer.inspect.rollout import rollout
 from glassformer.inspect.saliency import rank_correlation
@@ -38,7 +38,6 @@ TITLES: dict[Kind, str] = {
 }
 WORDS = 24  # of a classifier's text that are drawn, those that decided most
 LETTERS = 20  # of a name at a row or column
-LARGEST = 30.0  # inches
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,9 @@ def head_figure(trace: Trace, kind: Kind, layer: int, head: int, view: View = TO
             "Ask for one of these.",
         )
     size = _size(len(rows), len(columns), 0.3)
-    figure = _figure(size[0] + 1.8, size[1] + 1.4)
+    figure = new_figure(size[0] + 1.8, size[1] + 1.4)
     axes = figure.subplots()
-    shades = _grid(axes, weights[layer, head], rows, columns)
+    shades = draw_grid(axes, weights[layer, head], rows, columns)
     axes.set_title(f"{TITLES[kind]}, layer {layer + 1}, head {head + 1}", fontsize=10)
     figure.colorbar(shades, ax=axes, label="attention", shrink=0.8)
     return figure
@@ -111,7 +110,7 @@ def heads_figure(trace: Trace, kind: Kind, view: View = TOKENS) -> "Figure":
     # Placed by hand: matplotlib's layout takes long over many pictures.
     names, title = 0.25 + 0.045 * max(map(len, [*rows, *columns, ""])), 0.45
     size = names + heads * (width + 0.1) + 0.9, names + layers * (height + 0.2) + title
-    figure = _figure(*size, layout=None)
+    figure = new_figure(*size, layout=None)
     left, bottom, top = names / size[0], names / size[1], 1 - title / size[1]
     right = 1 - 0.8 / size[0]
     gaps = {"wspace": 0.1 / width, "hspace": 0.2 / height}
@@ -125,7 +124,9 @@ def heads_figure(trace: Trace, kind: Kind, view: View = TOKENS) -> "Figure":
         for head in range(heads):
             axes = grid[layer, head]
             edge = rows if head == 0 else []
-            shades = _grid(axes, weights[layer, head], edge, columns if layer == layers - 1 else [])
+            shades = draw_grid(
+                axes, weights[layer, head], edge, columns if layer == layers - 1 else []
+            )
             axes.tick_params(labelsize=5, length=1.5, pad=1)
             axes.set_title(f"{layer + 1}.{head + 1}", fontsize=7, pad=2)
     figure.suptitle(f"{TITLES[kind]}: layer.head", fontsize=10)
@@ -134,11 +135,18 @@ def heads_figure(trace: Trace, kind: Kind, view: View = TOKENS) -> "Figure":
     return figure
 
 
+def word_links(trace: Trace) -> "Figure":
+    """Which words translate which, by all heads of cross-attention together."""
+    rows, columns, weights = shown(trace, "cross", PLAIN_WORDS)
+    seen = weights.mean((0, 1))
+    return links_figure(seen, links(by_share(seen)), columns, rows, "all heads averaged, by share")
+
+
 def measures_figure(trace: Trace) -> "Figure":
     """Entropy and distance of every head of every kind, the mean over rows."""
     kinds = list(trace.attention)
     layers, heads = (max(w.shape[i] for w in trace.attention.values()) for i in (0, 1))
-    figure = _figure(2 * (1.4 + 0.55 * heads), len(kinds) * (0.9 + 0.42 * layers) + 0.6)
+    figure = new_figure(2 * (1.4 + 0.55 * heads), len(kinds) * (0.9 + 0.42 * layers) + 0.6)
     grid = figure.subplots(len(kinds), 2, squeeze=False)
     for kind, (left, right) in zip(kinds, grid, strict=True):
         weights = trace.attention[kind]
@@ -160,7 +168,7 @@ def saliency_figure(trace: Trace, view: View = PLAIN_WORDS) -> "Figure":
     widths = {name: view.of(side) for name, side in sides.items() if side is not None}
     size = [_size(len(rows), len(widths[name]), 0.25, least=1.6) for name, _ in by]
     width = sum(w for w, _ in size)
-    figure = _figure(2 * width + 1.8, max(h for _, h in size) + 1.9)
+    figure = new_figure(2 * width + 1.8, max(h for _, h in size) + 1.9)
     grid = figure.subplots(
         1, 2 * len(by), squeeze=False, width_ratios=[w for w, _ in size] * 2, sharey=True
     )[0]
@@ -168,7 +176,7 @@ def saliency_figure(trace: Trace, view: View = PLAIN_WORDS) -> "Figure":
     panels = [(title, name, values[name]) for title, values in parts for name, _ in by]
     for axes, (title, name, values) in zip(grid, panels, strict=True):
         cells = by_row(merged(values, rows, widths[name]))
-        _grid(axes, cells, _names(rows), _names(widths[name]), "RdBu", -1.0)
+        draw_grid(axes, cells, _names(rows), _names(widths[name]), "RdBu", -1.0)
         what = "the source" if name == "source" else "what was said"
         axes.set_title(f"{title}\nby {what}", fontsize=9)
     told = "each row over its largest magnitude: blue speaks for the word of the row, red against"
@@ -196,7 +204,7 @@ def decision_figure(trace: Trace) -> "Figure":
     left_out = columns["left out"]
     most = left_out.abs().argsort(descending=True)[:WORDS].sort().values
     names = _names([trace.source.words[i] for i in most.tolist()])
-    figure = _figure(8.5, 1.9 + 0.24 * len(names))
+    figure = new_figure(8.5, 1.9 + 0.24 * len(names))
     grid = figure.subplots(1, 3, sharey=True)
     titles = ["attention rollout\n(share)", "gradient × input\n(log-odds)", "left out\n(log-odds)"]
     for axes, title, values in zip(grid, titles, columns.values(), strict=True):
@@ -242,6 +250,8 @@ def figures(trace: Trace) -> Iterator[tuple[str, "Callable[[], Figure]"]]:
         yield kind, partial(heads_figure, trace, kind)
     if "cross" in trace.attention:
         yield "cross-words", partial(heads_figure, trace, "cross", PLAIN_WORDS)
+        if all(side.words for side in trace.sides("cross")):
+            yield "links", partial(word_links, trace)
     yield "heads", partial(measures_figure, trace)
     yield "saliency", partial(saliency_figure, trace)
 
@@ -255,54 +265,8 @@ def save_all(trace: Trace, folder: Path, suffix: str) -> list[Path]:
     return paths
 
 
-def save(figure: "Figure", path: Path) -> None:
-    """The same bytes for the same figure. Text stays text in an SVG, whatever its script."""
-    from matplotlib import rc_context
-
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    options: Any = {"svg.hashsalt": "glassformer", "svg.fonttype": "none"}
-    with rc_context(options), warnings.catch_warnings():
-        # A letter that matplotlib's own font lacks: an SVG shows it all the same.
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=120, metadata=metadata)
-        except OSError as error:
-            raise DataError(
-                f"{path} cannot be written: {error.strerror}.",
-                "A picture goes to a file in a folder that may be written to.",
-                "Name another place.",
-            ) from None
-
-
-def _figure(width: float, height: float, layout: Any = "constrained") -> "Figure":
-    """Apart from pyplot: nothing to close, and nothing that threads would share."""
-    check_figures()
-    from matplotlib.figure import Figure
-
-    size = (min(width, LARGEST), min(height, LARGEST))
-    return Figure(figsize=size, layout=layout)
-
-
 def _size(rows: int, columns: int, cell: float, least: float = 1.5) -> tuple[float, float]:
     return max(least, cell * columns), max(least, cell * rows)
-
-
-def _grid(
-    axes: Any,
-    cells: Float[Tensor, "m n"],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    colours: str = "Blues",
-    lowest: float = 0.0,
-) -> Any:
-    shades = axes.imshow(
-        cells.numpy(), cmap=colours, vmin=lowest, vmax=1, aspect="auto", interpolation="nearest"
-    )
-    turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
-    axes.set_xticks(range(len(columns)), columns, parse_math=False, **turned)
-    axes.set_yticks(range(len(rows)), rows, parse_math=False)
-    return shades
 
 
 def _numbers(axes: Any, values: Float[Tensor, "L H"], title: str) -> None:

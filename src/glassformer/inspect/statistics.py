@@ -15,16 +15,12 @@ import torch
 from torch import Tensor
 
 from glassformer.inspect import maps
-from glassformer.inspect.alignment import (
-    Head,
-    TextPair,
-    mutual_information,
-    split_words,
-    word_attentions,
-)
+from glassformer.inspect.alignment import Head
 from glassformer.inspect.heads import PLACES, disagreement, measures
+from glassformer.inspect.links import TextPair, mutual_information
 from glassformer.inspect.maps import Attention, Kind
 from glassformer.inspect.masking import Place
+from glassformer.inspect.word_attention import split_words, word_attentions
 from glassformer.inspect.words import mark_ids
 from glassformer.pipeline import Classifier, Pipeline, Translator
 

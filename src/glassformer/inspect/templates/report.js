@@ -39,6 +39,18 @@ function merged(cells, rows, columns) {
   }));
 }
 
+// [source, target, attention] for each row: where it attends to most, or has the largest share.
+function linksOf(cells, share) {
+  const totals = cells.reduce((sums, row) => row.map((value, x) => sums[x] + value),
+    (cells[0] || []).map(() => 0));
+  return cells.flatMap((row, target) => {
+    const values = share ? row.map((value, x) => (totals[x] > 0 ? value / totals[x] : 0)) : row;
+    const most = Math.max(...values);
+    const source = values.indexOf(most);
+    return most > 0 ? [[source, target, row[source]]] : [];
+  });
+}
+
 function byRow(cells) {
   return cells.map((row) => {
     const most = Math.max(1e-30, ...row.map(Math.abs));
@@ -118,6 +130,7 @@ function start(document, window) {
     kind: kinds[kinds.length - 1], layer: 0, head: 0, words: false, marks: true,
     step: 0, position: 0, // the row that is looked at: a step, or of the encoder a source token
     node: trace.answer, pruned: false,
+    linked: 0, share: true,
   };
   function spot() { return state.kind === "encoder" ? "position" : "step"; }
 
@@ -269,6 +282,64 @@ function start(document, window) {
       const chosen = layer === state.layer && head === state.head;
       button.setAttribute("aria-pressed", String(chosen));
     }
+  }
+
+  // ---- links ----
+
+  const LINKED = ["all, averaged", "those of the layer, averaged", "the one above"];
+  function linkedCells(rows, columns) {
+    const [layers, count] = trace.attention.cross.shape;
+    const places = state.linked === 2 ? [[state.layer, state.head]]
+      : Array.from({ length: layers * count }, (_, i) => [Math.floor(i / count), i % count])
+        .filter(([layer]) => state.linked === 0 || layer === state.layer);
+    const grids = places.map(([layer, head]) => cellsOf("cross", layer, head, rows, columns));
+    return rows.map((_, y) => columns.map((_, x) =>
+      grids.reduce((sum, cells) => sum + cells[y][x], 0) / grids.length));
+  }
+  // Words in a row, both rows in the middle of the wider one: lines are steep where the order is kept.
+  function wordPlaces(groups) {
+    const context = el("canvas").getContext("2d");
+    context.font = "13px system-ui, sans-serif";
+    let end = 0;
+    const places = groups.map((group) => {
+      const start = end, wide = context.measureText(short(readable(group.text))).width;
+      end = start + wide + 14;
+      return start + wide / 2;
+    });
+    return { places, width: Math.max(0, end - 14) };
+  }
+  function showLinks() {
+    const there = "cross" in trace.attention && trace.source.words.length && trace.target.words.length;
+    byId("s-links").hidden = !there;
+    if (!there) return;
+    const [rows, columns] = [trace.target, trace.source].map((side) => groupsOf(side, true, false));
+    const found = linksOf(linkedCells(rows, columns), state.share);
+    const sides = [wordPlaces(columns), wordPlaces(rows)];
+    const width = Math.max(...sides.map((side) => side.width)) + 16, height = 150;
+    const x = (side, i) => 8 + side.places[i] + (width - 16 - side.width) / 2;
+    const named = found.map(([source, target]) =>
+      `${readable(rows[target].text)} – ${readable(columns[source].text)}`).join(", ");
+    const picture = svg("svg", { width, height, role: "img", "aria-label": named });
+    for (const [source, target, weight] of found) {
+      const chosen = rows[target].start <= state.step && state.step < rows[target].end;
+      picture.append(svg("path", {
+        d: `M${x(sides[0], source)} 26L${x(sides[1], target)} ${height - 26}`,
+        class: chosen ? "link chosen" : "link",
+        "stroke-width": (1 + 3 * weight).toFixed(2),
+        "stroke-opacity": (0.35 + 0.65 * weight).toFixed(2),
+      }, svg("title", {}, percent(weight))));
+    }
+    const word = (side, group, i, y) => svg("text", { x: x(side, i), y, "text-anchor": "middle" },
+      short(readable(group.text)));
+    columns.forEach((group, i) => picture.append(word(sides[0], group, i, 18)));
+    rows.forEach((group, i) => {
+      const chosen = group.start <= state.step && state.step < group.end;
+      const made = svg("g", { class: chosen ? "word chosen" : "word" },
+        word(sides[1], group, i, height - 10));
+      made.addEventListener("click", () => choose({ step: group.start }));
+      picture.append(made);
+    });
+    byId("links").replaceChildren(picture);
   }
 
   // ---- steps ----
@@ -476,6 +547,9 @@ function start(document, window) {
     if ("pruned" in change || "redraw" in change) showTree();
     showHead();
     markOverview();
+    fill(byId("linked"), LINKED, state.linked);
+    byId("share").checked = state.share;
+    showLinks();
     showStep();
     markNode();
     showSaliency();
@@ -520,6 +594,8 @@ function start(document, window) {
   byId("words").addEventListener("change", () => choose({ words: byId("words").checked }));
   byId("marks").addEventListener("change", () => choose({ marks: byId("marks").checked }));
   byId("pruned").addEventListener("change", () => choose({ pruned: byId("pruned").checked }));
+  byId("linked").addEventListener("change", () => choose({ linked: Number(byId("linked").value) }));
+  byId("share").addEventListener("change", () => choose({ share: byId("share").checked }));
   byId("grid").addEventListener("mousemove", tellCell);
   byId("grid").addEventListener("mouseleave", () => tellRow(rowOf(grid.rows, state[spot()])));
   byId("grid").addEventListener("click", (event) => {
@@ -540,4 +616,4 @@ function start(document, window) {
 }
 
 if (typeof module === "undefined") start(document, window);
-else module.exports = { decoded, headOf, groupsOf, merged, byRow, readable, placed, pathTo, FATES, start };
+else module.exports = { decoded, headOf, groupsOf, merged, linksOf, byRow, readable, placed, pathTo, FATES, start };
