@@ -320,13 +320,16 @@ def test_the_command_prints_and_writes_what_it_measured(
     source, reference = text(ENGLISH).paths
     code, said, _ = glassformer(
         "bench", "decode", "--quick", "--threads", 1,
-        "--model", "run", "--source", source, "--reference", reference,
+        "--model", "run", "--source", source, "--reference", reference, "--limit", 2,
     )  # fmt: skip
-    assert code == 0 and "BLEU" in said
-    assert Path("results/bench_decode_trained.json").is_file()
+    assert code == 0 and "BLEU" in said and "run, 2 sentences" in said
+    written = json.loads(Path("results/bench_decode_trained.json").read_text())
+    assert written["command"].endswith("--limit 2")
 
 
 def test_a_model_without_its_text_is_refused(glassformer: Command) -> None:
     code, _, error = glassformer("bench", "decode", "--model", "run")
     assert code == 2
     assert "--model, --source and --reference go together" in error
+    code, _, error = glassformer("bench", "decode", "--limit", 3)
+    assert code == 2 and "--limit goes with --model only" in error

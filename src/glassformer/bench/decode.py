@@ -104,13 +104,18 @@ def random_checkpoint(plan: Plan) -> Checkpoint:
 
 
 def bench_trained(
-    run: Path, text: TextFiles, plan: Plan, command: str, tick: Tick = lambda: None
+    run: Path,
+    text: TextFiles,
+    plan: Plan,
+    command: str,
+    tick: Tick = lambda: None,
+    limit: int | None = None,
 ) -> Report:
     """A trained model on real sentences: each answer ends where the model ends it."""
     saved = trained_checkpoint(run)
     joint = saved.tokenizers.get("joint")
     reads, says = (joint or saved.tokenizers[side] for side in ("source", "target"))
-    rows = from_files(text).rows
+    rows = from_files(text, limit).rows
     pairs = zip(reads.encode([source for source, _ in rows]), rows, strict=True)
     ordered = sorted(pairs, key=lambda pair: len(pair[0]))  # like lengths share a batch
     sources = [[*ids, EOS] for ids, _ in ordered]

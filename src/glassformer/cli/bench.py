@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from glassformer.cli import options as o
 from glassformer.cli.progress import progress
 from glassformer.config import RunSettings
 
@@ -113,6 +114,9 @@ def decode(
     ] = None,
     source: Annotated[Path | None, typer.Option(help="With --model: its sentences.")] = None,
     reference: Annotated[Path | None, typer.Option(help="With --model: what BLEU asks.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="With --model: only so many sentences.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Where the figures go as JSON. [results/bench_decode[_trained].json]"),
@@ -128,6 +132,7 @@ def decode(
     from glassformer.data.corpus import TextFiles
     from glassformer.errors import SettingsError
 
+    o.only_with("--model", run is not None, limit=limit)
     torch.set_num_threads(threads)
     command = f"glassformer bench decode --rounds {rounds} --threads {threads}" + " --quick" * quick
     if run is None and source is None and reference is None:
@@ -138,8 +143,10 @@ def decode(
     elif run is not None and source is not None and reference is not None:
         plan = Plan.quick() if quick else Plan.trained(rounds)
         command += f" --model {run} --source {source} --reference {reference}"
+        command += f" --limit {limit}" if limit else ""
+        text = TextFiles((source, reference))
         with progress("measuring", plan.steps) as tick:
-            report = bench_trained(run, TextFiles((source, reference)), plan, command, tick)
+            report = bench_trained(run, text, plan, command, tick, limit)
         show(report, output or Path("results/bench_decode_trained.json"))
     else:
         raise SettingsError(
