@@ -191,7 +191,8 @@ class TrainSettings(Settings):
     seed: Annotated[int, Field(ge=0)] = 1
     start_from: str | None = None  # a run whose subwords and encoder this one begins with
     threads: Count = 2
-    max_steps: Count = 10_000  # also where a falling schedule ends
+    # Whichever comes first is also where a falling schedule ends.
+    max_steps: Count = 10_000
     max_minutes: Annotated[float, Field(gt=0)] | None = None
 
     optimizer: Literal["adamw", "muon"] = "adamw"

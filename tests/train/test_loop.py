@@ -17,10 +17,11 @@ from glassformer.data.batch import Batch
 from glassformer.data.batching import TokenBatches
 from glassformer.data.ragged import Ragged
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
+from glassformer.train import loop
 from glassformer.train.distributed import ALONE, World
-from glassformer.train.loop import draw_seed, start, train, updates
+from glassformer.train.loop import Meter, draw_seed, start, train, updates
 from glassformer.train.schedule import factor
-from glassformer.train.step import train_step
+from glassformer.train.step import Update, train_step
 from glassformer.train.validate import Evaluate, validate
 from train.runs import assert_equal, curve, latest, records, steps, tiny, trained, unexpected
 
@@ -161,6 +162,30 @@ def test_it_stops_after_max_minutes_with_a_last_validation(tmp_path: Path) -> No
     assert reason == "1e-06 minutes"
     assert run.position.step == 1 and steps(tmp_path) == [1]
     assert len(records(tmp_path, "valid_loss")) == 1
+
+
+def test_the_schedule_ends_with_the_minutes_if_they_end_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the pace: it is as if of 40 updates, until they come to take twice as long."""
+    changes = {"max_minutes": 1, "max_steps": 1_000, "warmup": 4, "schedule": "linear"}
+    data = tiny(train=changes)
+    run = start(data, tmp_path, ALONE, False, unexpected)
+    rates = []
+
+    class Told(Meter):
+        def add(self, update: Update, batches: list[Batch]) -> None:
+            before = run.position.seconds
+            super().add(update, batches)
+            run.position.seconds = before + (1.5 if run.position.step <= 20 else 3.0)
+            rates.append(update.rate / data.settings.train.learning_rate)
+
+    monkeypatch.setattr(loop, "Meter", Told)
+    assert train(run) == "1 minutes"
+    assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert rates[19] == pytest.approx(1 - 16 / 36)
+    assert rates[3:] == sorted(rates[3:], reverse=True)
+    assert len(rates) == 30 and rates[-1] < 0.1
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import count
+from math import ceil
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -150,8 +151,9 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
         for at.epoch, at.batch, batches in prefetch(updates(run)):
             if reason := ending(run):
                 return reason
+            last = last_step(run)
             at.step += 1
-            rate = factor(s.schedule, at.step, s.warmup, s.max_steps)
+            rate = factor(s.schedule, at.step, s.warmup, last)
             seeds = (draw_seed(s.seed, at.step, world.rank + i * world.size) for i in count())
             try:
                 update = train_step(
@@ -186,6 +188,15 @@ def ending(run: Run) -> str | None:
     if run.stopping.should_stop:
         return f"no better {s.metric} in {s.patience} validations"
     return None
+
+
+def last_step(run: Run) -> int:
+    """The update that a falling schedule ends with: the last by number, or by time at this pace."""
+    s, at, world = run.settings.train, run.position, run.world
+    if s.max_minutes is None or at.step == 0:
+        return s.max_steps
+    (seconds,) = world.sum(at.seconds if world.leads else 0.0)  # one clock for all processes
+    return min(s.max_steps, ceil(at.step * 60 * s.max_minutes / seconds))
 
 
 def updates(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:
