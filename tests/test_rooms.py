@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "config": {"errors"},
     "machine": set(),
     "measure": set(),
+    "picture": {"errors"},
     "data": GROUND,
     "model": {"errors"},
     "model/build.py": GROUND,
@@ -26,9 +27,9 @@ MAY_IMPORT = {
     "quantize": GROUND | {"model", "checkpoint"},
     "pretrained": GROUND,
     "pipeline": GROUND | {"data", "model", "checkpoint", "decode", "quantize", "pretrained"},
-    "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine"},
-    "inspect": GROUND | {"model", "decode", "pipeline"},
-    "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure"},
+    "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine", "picture"},
+    "inspect": GROUND | {"model", "decode", "pipeline", "picture"},
+    "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure", "picture"},
     "serve": GROUND | {"pipeline", "inspect"},
 }
 BEHIND_ALL = {"bench", "interop", "cli"}  # may use everything; `cli` alone may use them

@@ -127,8 +127,8 @@ def test_all_runs_are_on_one_picture(tmp_path: Path, labels: int | None) -> None
     path = tmp_path / "new" / "curve.svg"
     picture([course(50, 60, name="one", labels=labels), course(10, name="other")], 55.0, path)
     drawn = path.read_text()
-    assert "<!-- one -->" in drawn and "<!-- other -->" in drawn and "<!-- minutes -->" in drawn
-    assert ("<!-- million target tokens -->" in drawn) == (labels is not None)
+    assert all(f">{text}</text>" in drawn for text in ("one", "other", "minutes"))
+    assert (">million target tokens</text>" in drawn) == (labels is not None)
 
 
 def test_a_picture_that_cannot_be_made_is_told(

@@ -1,4 +1,4 @@
-"""`glassformer bench time-to-bleu` on logs and on a recipe, as a user types it."""
+"""`glassformer bench time-to-bleu` and `bench course` as a user types them."""
 
 import json
 from pathlib import Path
@@ -109,3 +109,13 @@ def test_what_is_wrong_is_said_before_anything_is_trained(
     assert glassformer(*TIME, recipe, *arguments)[0] == code
     assert what in glassformer(*TIME, recipe, *arguments)[2]
     assert not Path("runs").exists()
+
+
+def test_the_course_of_runs_is_drawn(glassformer: Command) -> None:
+    write_log("a", 30, 50)
+    write_log("b", 20)
+    code, out, _ = glassformer("bench", "course", "a", "b/log.jsonl", "--output", "new/c.svg")
+    assert (code, out) == (0, "written to new/c.svg\n")
+    assert "a: BLEU" in Path("new/c.svg").read_text()
+    code, _, said = glassformer("bench", "course", "c")
+    assert code == 3 and "There is no log" in said and not Path("course.svg").exists()

@@ -1,13 +1,12 @@
 """Figures: a picture on the disk with the words, the shades and the lines that it should have."""
 
-import sys
 from xml.etree import ElementTree
 
 import pytest
 import torch
 
-from glassformer.errors import MissingPackageError
-from glassformer.inspect.figures import MISSED, RIGHT, WRONG, check_figures, links_figure, save
+from glassformer.inspect.figures import MISSED, RIGHT, WRONG, links_figure
+from glassformer.picture import save
 
 DRAWN = {(0, 0), (1, 1), (1, 2)}
 
@@ -45,9 +44,3 @@ def test_links_are_right_or_wrong_or_missed(tmp_path, gold, right, wrong, missed
     drawing = (tmp_path / "1.svg").read_text()
     counts = [drawing.count(f"stroke: {colour}") for colour in (RIGHT, WRONG, MISSED)]
     assert counts == [2 * right, 2 * wrong, missed]
-
-
-def test_a_missing_package_is_missed_before_the_work(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingPackageError, match="matplotlib"):
-        check_figures()

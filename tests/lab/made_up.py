@@ -7,7 +7,7 @@ from pathlib import Path
 from glassformer.lab import experiments
 from glassformer.lab.experiment import Arm, Budget, Measurement
 from glassformer.lab.finding import Finding, load, run, save
-from glassformer.lab.report import picture, tables
+from glassformer.lab.report import draw, tables
 
 QUICK = Budget(quick=True, seeds=(0,), threads=1)  # a seed less than on the command line
 
@@ -27,6 +27,6 @@ def quick_run(name: str, folder: Path) -> Finding:
     json.loads(path.read_text(), parse_constant=lambda name: 1 / 0)  # no NaN, no Infinity
     assert repr(load(path).results.measurements) == repr(finding.results.measurements)
     assert all(table.rows for table in tables(finding))
-    picture(experiment, finding, folder / f"{name}.svg")
+    draw(experiment, finding, folder / f"{name}.svg")
     assert "</svg>" in (folder / f"{name}.svg").read_text()
     return finding

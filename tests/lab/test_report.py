@@ -1,6 +1,5 @@
 """Tables of means and intervals, and pictures that depend on nothing but the numbers."""
 
-import sys
 from dataclasses import replace
 from math import inf, nan
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from glassformer.errors import MissingPackageError
 from glassformer.lab.drawing import bars, line
 from glassformer.lab.experiment import Experiment, Results, Summary
-from glassformer.lab.report import cell, check_pictures, number, picture, tables
+from glassformer.lab.report import cell, draw, number, tables
+from glassformer.picture import new_figure
 from lab.made_up import runs
 from lab.test_finding import EXAMPLE, found
 
@@ -59,7 +58,7 @@ def drawn(results: Results, figure: Any) -> None:
 def test_a_picture_is_the_same_whenever_the_numbers_are(tmp_path: Path) -> None:
     experiment: Experiment = replace(EXAMPLE, draw=drawn)
     for name in ("one", "two"):
-        picture(experiment, found(), tmp_path / "new" / f"{name}.svg")
+        draw(experiment, found(), tmp_path / "new" / f"{name}.svg")
     one, two = ((tmp_path / "new" / f"{name}.svg").read_bytes() for name in ("one", "two"))
     assert one == two and b"</svg>" in one
 
@@ -72,16 +71,10 @@ def test_lines_show_means_and_where_most_runs_failed() -> None:
             *runs("steps", {"size": 3}, [5.0]),
         ]
     )
-    axes = check_pictures()().subplots()
+    axes = new_figure(4, 3).subplots()
     line(axes, results, "steps", "size")
     x, y = axes.containers[0].lines[0].get_data()
     assert x.tolist() == [1, 2, 3]
     assert y[0] == 2.0 and y[1] != y[1] and y[2] == 5.0
     crosses = axes.lines[-1]
     assert crosses.get_xdata().tolist() == [2] and crosses.get_marker() == "x"
-
-
-def test_a_missing_package_is_missed_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingPackageError, match="'matplotlib' is not installed"):
-        check_pictures()

@@ -45,8 +45,7 @@ def read_curve(place: Path) -> Curve:
 
     There is one course in a log: a run that is resumed first drops what came after its checkpoint.
     """
-    path = place if place.is_file() else place / "log.jsonl"
-    records = _records(path)
+    records = records_of(place)
     validations = [r for r in records if any(name.startswith(SCORE) for name in r)]
     steps, labels = worked_out(records)
     points = [
@@ -56,7 +55,9 @@ def read_curve(place: Path) -> Curve:
     return Curve(points, all("labels" in record for record in validations))
 
 
-def _records(path: Path) -> list[Record]:
+def records_of(place: Path) -> list[Record]:
+    """Every line of a run's log."""
+    path = place if place.is_file() else place / "log.jsonl"
     if not path.is_file():
         raise DataError(
             f"There is no log {path}.",

@@ -8,9 +8,10 @@ from typing import Any
 from glassformer.bench.curves import Curve, Point, read_curve
 from glassformer.checkpoint import SETTINGS, find
 from glassformer.config import RunSettings
-from glassformer.errors import DataError, InputError, MissingPackageError
+from glassformer.errors import DataError
 from glassformer.evaluate.card import Sheet, Table, facts
 from glassformer.machine import machine
+from glassformer.picture import check, new_figure, save
 
 UNKNOWN = "–"
 NOTES = [
@@ -162,30 +163,11 @@ def _run_content(run: Timed, target: float) -> dict[str, Any]:
     }
 
 
-def check_picture(path: Path) -> None:
-    """What could go wrong with a picture, before anything is trained for it."""
-    if path.suffix not in (".svg", ".png"):
-        raise InputError(
-            f"{path.name} is no name of a picture.",
-            "The kind of picture is told by the suffix.",
-            "End the name with .svg or .png.",
-        )
-    _figure()
-
-
-def _figure(**options: Any) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingPackageError("matplotlib", "A picture", "plots") from None
-    return Figure(**options)
-
-
 def picture(runs: Sequence[Timed], target: float, path: Path) -> None:
     """All runs on one picture, against minutes and, where all have them, against target tokens."""
-    check_picture(path)
+    check(path)
     by_tokens = all(p.labels is not None for run in runs for p in run.curve.points)
-    figure = _figure(figsize=(10 if by_tokens else 5.5, 4), layout="constrained")
+    figure = new_figure(10 if by_tokens else 5.5, 4)
     panels = figure.subplots(1, 2 if by_tokens else 1, sharey=True, squeeze=False)[0]
     for run in runs:
         points, there = run.curve.points, reached(run.curve.points, target)
@@ -203,5 +185,4 @@ def picture(runs: Sequence[Timed], target: float, path: Path) -> None:
     panels[0].set_ylabel("validation BLEU")
     panels[0].legend(fontsize=8, loc="lower right")
     figure.suptitle(f"BLEU {target:g}: circled where a validation first had it", fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    save(figure, path)

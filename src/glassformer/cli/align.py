@@ -115,9 +115,9 @@ class Pictures:
     """A folder of alignments, each as SVG and as PNG."""
 
     def __init__(self, folder: Path, limit: int) -> None:
-        from glassformer.inspect.figures import check_figures
+        from glassformer import picture
 
-        check_figures()
+        picture.check()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -137,7 +137,8 @@ class Pictures:
     ) -> None:
         """The first sentences that have words, each called by its number."""
         from glassformer.inspect.alignment import align as aligned
-        from glassformer.inspect.figures import links_figure, save
+        from glassformer.inspect.figures import links_figure
+        from glassformer.picture import save
 
         chosen = [i for i, p in enumerate(pairs) if p.source_words and p.target_words]
         chosen = chosen[: self.limit]

@@ -175,13 +175,14 @@ def time_to_bleu(
     ] = None,
 ) -> None:
     """When validation first had a BLEU, and its curve against minutes and target tokens."""
+    from glassformer import picture
     from glassformer.bench import time_to_bleu as bench
     from glassformer.cli.evaluate import WIDTH, write
     from glassformer.cli.train import read_recipe
     from glassformer.evaluate.card import show as show_sheet
 
     if figure is not None:
-        bench.check_picture(figure)
+        picture.check(figure)
     recipes = {path: read_recipe(path, []) for path in runs if path.suffix == ".toml"}
     found = {path: bench.timed(path) for path in runs if path not in recipes}
     for path, settings in recipes.items():  # when all else is known to be there
@@ -194,6 +195,22 @@ def time_to_bleu(
         write(output, content + "\n")
     if figure is not None:
         bench.picture(timed, target, figure)
+
+
+@app.command()
+def course(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or their logs.")
+    ],
+    output: Annotated[Path, typer.Option(help="Where the picture goes: .svg or .png.")] = Path(
+        "course.svg"
+    ),
+) -> None:
+    """Draw loss, validation, learning rate and speed of runs against their minutes."""
+    from glassformer.bench.course import draw
+
+    draw(runs, output)
+    print(f"written to {output}")
 
 
 def _trained(settings: RunSettings, name: str, target: float) -> Path:

@@ -44,7 +44,8 @@ def show(translator: "Translator", run: Path) -> None:
     from glassformer.data import grammar
     from glassformer.evaluate.bleu import bleu
     from glassformer.inspect.alignment import align, error_rates
-    from glassformer.inspect.figures import links_figure, save
+    from glassformer.inspect.figures import links_figure
+    from glassformer.picture import save
 
     pairs = list(grammar.pairs("test", 1_000))
     said = translator.translate([pair.source for pair in pairs], beam_size=1)

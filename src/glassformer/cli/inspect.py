@@ -137,13 +137,13 @@ def show_trace(
     json_file: Path | None,
     csv: Path | None,
 ) -> None:
-    from glassformer.inspect.figures import check_figures
+    from glassformer import picture
     from glassformer.inspect.pictures import save_all
     from glassformer.inspect.report import save_text, summary, write_report
     from glassformer.inspect.tables import attention_csv
 
     if any(folders.values()):
-        check_figures()
+        picture.check()
     for name, value in summary(trace).items():
         print(f"{name:<16} {' '.join(value.split())}")
     write_report(trace, report)

@@ -67,10 +67,10 @@ def run(
     output: Folder = RESULTS,
 ) -> None:
     """Measure, judge, and write NAME.json and NAME.svg."""
+    from glassformer import picture
     from glassformer.lab import experiments
-    from glassformer.lab.report import check_pictures
 
-    check_pictures()
+    picture.check()
     names = experiments.names() if chosen == ["all"] else chosen
     found = [experiments.find(name) for name in names]  # all of them, before any is run
     try:
@@ -96,7 +96,7 @@ def carry_out(experiment: "Experiment", budget: "Budget", output: Path) -> None:
 
     from glassformer.evaluate.card import show
     from glassformer.lab import finding as findings
-    from glassformer.lab.report import picture, tables
+    from glassformer.lab.report import draw, tables
     from glassformer.machine import machine
 
     torch.set_num_threads(budget.threads)
@@ -106,7 +106,7 @@ def carry_out(experiment: "Experiment", budget: "Budget", output: Path) -> None:
     path = output / f"{experiment.name}.json"
     try:
         findings.save(finding, path, tables(finding))
-        picture(experiment, finding, path.with_suffix(".svg"))
+        draw(experiment, finding, path.with_suffix(".svg"))
     except OSError as error:
         raise _unwritable(path, error) from None
     show(sheet(finding), Console(width=WIDTH, highlight=False))

@@ -11,7 +11,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
 
-from glassformer.errors import DataError, InputError, MissingPackageError
+from glassformer import picture
+from glassformer.errors import DataError, InputError
 from glassformer.evaluate.card import markdown_table
 from glassformer.pipeline import Translator
 
@@ -226,19 +227,10 @@ def most_changed(
 def beam_figure(comparison: BeamComparison, path: str | Path) -> None:
     """BLEU and time against width on one picture; the suffix says SVG or PNG."""
     path = Path(path)
-    if path.suffix not in (".svg", ".png"):
-        raise InputError(
-            f"{path.name} is no name of a picture.",
-            "The kind of picture is told by the suffix.",
-            "End the name with .svg or .png.",
-        )
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingPackageError("matplotlib", "A picture", "plots") from None
+    picture.check(path)
     results = comparison.results
     widths = [result.beam for result in results]
-    figure = Figure(figsize=(6.4, 4), layout="constrained")
+    figure = picture.new_figure(6.4, 4)
     left = figure.add_subplot()
     right = left.twinx()
     left.plot(widths, [r.bleu for r in results], color="#1f5f8b")
@@ -255,8 +247,7 @@ def beam_figure(comparison: BeamComparison, path: str | Path) -> None:
     right.set_ylabel("time, in times of greedy", color="#d1495b")
     right.set_ylim(bottom=0)
     left.set_title(f"Greedy against beam, {comparison.sentences:,} sentences", fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    picture.save(figure, path)
 
 
 def check_lengths(**texts: Sequence[str]) -> None:

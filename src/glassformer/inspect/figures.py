@@ -1,57 +1,16 @@
-"""Figures by matplotlib: how one is made and saved, a grid of shades, and links between words."""
+"""What figures are made of: a grid of shades, and links between words."""
 
-import warnings
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.errors import DataError, MissingPackageError
+from glassformer.picture import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-LARGEST = 30.0  # inches
-
-
-def check_figures() -> None:
-    """A package that is missing is missed before the work."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MissingPackageError("matplotlib", "A picture", "plots") from None
-
-
-def new_figure(width: float, height: float, layout: Any = "constrained") -> "Figure":
-    """Apart from pyplot: nothing to close, and nothing that threads would share."""
-    check_figures()
-    from matplotlib.figure import Figure
-
-    size = (min(width, LARGEST), min(height, LARGEST))
-    return Figure(figsize=size, layout=layout)
-
-
-def save(figure: "Figure", path: Path) -> None:
-    """The same bytes for the same figure. Text stays text in an SVG, whatever its script."""
-    from matplotlib import rc_context
-
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    options: Any = {"svg.hashsalt": "glassformer", "svg.fonttype": "none"}
-    with rc_context(options), warnings.catch_warnings():
-        # A letter that matplotlib's own font lacks: an SVG shows it all the same.
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=120, metadata=metadata)
-        except OSError as error:
-            raise DataError(
-                f"{path} cannot be written: {error.strerror}.",
-                "A picture goes to a file in a folder that may be written to.",
-                "Name another place.",
-            ) from None
 
 
 def draw_grid(

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.inspect.figures import draw_grid, links_figure, new_figure, save
+from glassformer.inspect.figures import draw_grid, links_figure
 from glassformer.inspect.heads import distance, entropy
 from glassformer.inspect.links import by_share, links
 from glassformer.inspect.maps import Kind
@@ -23,6 +23,7 @@ from glassformer.inspect.rollout import rollout
 from glassformer.inspect.saliency import rank_correlation
 from glassformer.inspect.trace import Trace
 from glassformer.inspect.words import Side, Word, merged
+from glassformer.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

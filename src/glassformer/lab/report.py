@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
-from glassformer.errors import MissingPackageError
+from glassformer import picture
 from glassformer.lab.experiment import Experiment, Results, Summary, Value
 from glassformer.lab.finding import Finding
 
@@ -73,22 +72,9 @@ def number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def check_pictures() -> Any:
-    """matplotlib's Figure; its absence is told before the work, not after."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingPackageError("matplotlib", "The picture of an experiment", "plots") from None
-    return Figure
-
-
-def picture(experiment: Experiment, finding: Finding, path: Path) -> None:
-    """The experiment's own drawing, as SVG that is the same whenever the numbers are."""
-    figure = check_pictures()(figsize=(9, 4.2), layout="constrained")
-    import matplotlib
-
+def draw(experiment: Experiment, finding: Finding, path: Path) -> None:
+    """The experiment's own drawing."""
+    figure = picture.new_figure(9, 4.2)
     experiment.draw(finding.results, figure)
     figure.suptitle(f"{experiment.title}: {finding.verdict.outcome}", fontsize=11)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context({"svg.hashsalt": experiment.name}):
-        figure.savefig(path, format="svg", metadata={"Date": None})
+    picture.save(figure, path)

@@ -1,0 +1,59 @@
+"""The course of a run as a picture: what it lost, how it was judged, how fast it learned."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer import picture
+from glassformer.bench.curves import SCORE, records_of
+from glassformer.errors import DataError
+from glassformer.train.log import Record
+
+PANELS = {
+    "loss per token, in nats": ("train_loss", "valid_loss"),
+    "validation, in percent": ("valid_bleu", "valid_accuracy"),
+    "learning rate": ("learning_rate",),
+    "target tokens a second": ("labels_per_second",),
+}
+NAMES = {"train_loss": "training", "valid_loss": "validation", "valid_bleu": "BLEU"}
+
+
+def draw(places: Sequence[Path], path: Path) -> None:
+    """Runs, named by their folders or logs, on one picture against their minutes."""
+    picture.check(path)
+    logs = {place: records_of(place) for place in places}
+    for place, records in logs.items():
+        if not records:
+            raise DataError(
+                f"The log of {place} is empty.",
+                "A run writes its first line after train.log_every updates.",
+                "Wait for it, or name another run.",
+            )
+    figure = picture.new_figure(11, 6.5)
+    for axes, (title, names) in zip(figure.subplots(2, 2).flat, PANELS.items(), strict=True):
+        for number, (place, records) in enumerate(logs.items()):
+            for name in names:
+                _line(axes, records, name, number, place if len(logs) > 1 else None)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("minutes")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.25)
+        if axes.lines:
+            axes.legend(fontsize=8)
+    picture.save(figure, path)
+
+
+def _line(axes: Any, records: list[Record], name: str, number: int, place: Path | None) -> None:
+    points = [(r["seconds"] / 60, r[name]) for r in records if name in r]
+    if not points:
+        return
+    label = NAMES.get(name, name.removeprefix(SCORE).replace("_", " "))
+    judged = name.startswith(SCORE)
+    axes.plot(
+        *zip(*points, strict=True),
+        ".-" if judged else "-",
+        lw=1,
+        color=f"C{2 * number + judged}",
+        label=f"{place}: {label}" if place else label,
+    )

@@ -1,0 +1,71 @@
+"""The course of runs on one picture."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer import picture
+from glassformer.bench import course
+from glassformer.errors import DataError, InputError
+
+UPDATES = [
+    {"step": 10, "seconds": 60, "train_loss": 5.0, "learning_rate": 0.1, "labels_per_second": 9},
+    {"step": 20, "seconds": 120, "train_loss": 3.0, "learning_rate": 0.2, "labels_per_second": 8},
+]
+JUDGED = {"step": 20, "seconds": 120, "valid_loss": 4.0, "valid_bleu": 30.0, "valid_accuracy": 50.0}
+
+
+def run(folder: Path, *records: dict[str, float]) -> Path:
+    folder.mkdir()
+    (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+def lines(figure) -> dict[str, dict[str, list[list[float]]]]:
+    return {
+        axes.get_title(): {
+            line.get_label(): [list(line.get_xdata()), list(line.get_ydata())]
+            for line in axes.lines
+        }
+        for axes in figure.axes
+    }
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list:
+    figures: list = []
+    monkeypatch.setattr(picture, "save", lambda figure, path: figures.append(figure))
+    return figures
+
+
+def test_the_lines_are_the_log(tmp_path: Path, drawn: list) -> None:
+    course.draw([run(tmp_path / "a", *UPDATES, JUDGED)], tmp_path / "x.svg")
+    assert lines(drawn[0]) == {
+        "loss per token, in nats": {
+            "training": [[1, 2], [5.0, 3.0]],
+            "validation": [[2], [4.0]],
+        },
+        "validation, in percent": {"BLEU": [[2], [30.0]], "accuracy": [[2], [50.0]]},
+        "learning rate": {"learning rate": [[1, 2], [0.1, 0.2]]},
+        "target tokens a second": {"labels per second": [[1, 2], [9, 8]]},
+    }
+
+
+def test_several_runs_are_told_apart(tmp_path: Path, drawn: list) -> None:
+    """A run that was never validated has no such line."""
+    places = [run(tmp_path / "a", *UPDATES, JUDGED), run(tmp_path / "b", UPDATES[0])]
+    course.draw(places, tmp_path / "x.svg")
+    panels = lines(drawn[0])
+    a, b = places
+    assert list(panels["learning rate"]) == [f"{a}: learning rate", f"{b}: learning rate"]
+    assert list(panels["validation, in percent"]) == [f"{a}: BLEU", f"{a}: accuracy"]
+
+
+def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no name of a picture"):
+        course.draw([run(tmp_path / "a", *UPDATES)], tmp_path / "x.pdf")
+    with pytest.raises(DataError, match="There is no log"):
+        course.draw([tmp_path / "none"], tmp_path / "x.svg")
+    with pytest.raises(DataError, match=r"The log of .*b is empty"):
+        course.draw([run(tmp_path / "b")], tmp_path / "x.svg")
