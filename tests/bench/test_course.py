@@ -42,13 +42,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list:
 def test_the_lines_are_the_log(tmp_path: Path, drawn: list) -> None:
     course.draw([run(tmp_path / "a", *UPDATES, JUDGED)], tmp_path / "x.svg")
     assert lines(drawn[0]) == {
-        "loss per token, in nats": {
+        "loss per label, in nats": {
             "training": [[1, 2], [5.0, 3.0]],
             "validation": [[2], [4.0]],
         },
         "validation, in percent": {"BLEU": [[2], [30.0]], "accuracy": [[2], [50.0]]},
         "learning rate": {"learning rate": [[1, 2], [0.1, 0.2]]},
-        "target tokens a second": {"labels per second": [[1, 2], [9, 8]]},
+        "labels a second": {"labels per second": [[1, 2], [9, 8]]},
     }
 
 

@@ -10,10 +10,10 @@ from glassformer.errors import DataError
 from glassformer.train.log import Record
 
 PANELS = {
-    "loss per token, in nats": ("train_loss", "valid_loss"),
+    "loss per label, in nats": ("train_loss", "valid_loss"),
     "validation, in percent": ("valid_bleu", "valid_accuracy"),
     "learning rate": ("learning_rate",),
-    "target tokens a second": ("labels_per_second",),
+    "labels a second": ("labels_per_second",),
 }
 NAMES = {"train_loss": "training", "valid_loss": "validation", "valid_bleu": "BLEU"}
 
@@ -37,7 +37,6 @@ def draw(places: Sequence[Path], path: Path) -> None:
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("minutes")
         axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
         axes.grid(alpha=0.25)
         if axes.lines:
             axes.legend(fontsize=8)

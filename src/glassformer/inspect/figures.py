@@ -87,9 +87,9 @@ def _draw_links(
 ) -> None:
     # Both rows in the middle, so that lines are steep where the order is the same.
     places = [[x + (widest - ends[-1]) / 2 for x in centres] for centres, ends in rows]
-    for height, texts, xs, side in zip((1, 0), words, places, ("bottom", "top"), strict=True):
+    for height, texts, xs in zip((1.05, -0.15), words, places, strict=True):
         for text, x in zip(texts, xs, strict=True):
-            axes.text(x, height, text, **LETTERS, ha="center", va=side)
+            axes.text(x, height, text, **LETTERS, ha="center", va="baseline")
     for source, target in sorted(found | truth):
         ends = [places[0][source], places[1][target]], [0.98, 0.02]
         if (source, target) not in found:
