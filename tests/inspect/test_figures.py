@@ -44,3 +44,10 @@ def test_links_are_right_or_wrong_or_missed(tmp_path, gold, right, wrong, missed
     drawing = (tmp_path / "1.svg").read_text()
     counts = [drawing.count(f"stroke: {colour}") for colour in (RIGHT, WRONG, MISSED)]
     assert counts == [2 * right, 2 * wrong, missed]
+
+
+def test_what_no_svg_may_hold_is_replaced(tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = links_figure(torch.ones(1, 1), {(0, 0)}, ["a\x1bb"], ["\x07"], "One head")
+    save(figure, tmp_path / "1.svg")
+    assert ElementTree.fromstring((tmp_path / "1.svg").read_text()).tag.endswith("svg")

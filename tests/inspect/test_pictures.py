@@ -94,19 +94,22 @@ def test_rollout_stands_beside_saliency_and_a_caution_below(translation: Trace) 
     figure = pictures.saliency_figure(translation, TOKENS)
     drawn = [cells(axes) for axes in figure.axes]
     flow, gradient = rollout(translation.attention), translation.saliency
-    expected = [flow["source"], flow["target"], gradient["source"], gradient["target"]]
+    expected = [cells for way in (flow, gradient) for cells in by_row(way["source"], way["target"])]
     for found, rows in zip(drawn, expected, strict=True):
-        torch.testing.assert_close(found, by_row(rows))
-        assert found.abs().max() == 1
+        torch.testing.assert_close(found, rows)
+    for one, other in (drawn[:2], drawn[2:]):  # the same scale on both sides
+        assert (torch.cat([one, other], 1).abs().amax(1) == 1).all()
     assert "Attention is not explanation" in figure.get_supxlabel()
     language = pictures.saliency_figure(translation)
     assert len(labels(language.axes[0].yaxis)) == 4  # words
 
 
 def test_a_row_is_shown_by_its_largest() -> None:
-    rows = by_row(torch.tensor([[1.0, -4.0], [0.0, 0.0], [0.5, 0.25]]))
+    (rows,) = by_row(torch.tensor([[1.0, -4.0], [0.0, 0.0], [0.5, 0.25]]))
     assert rows.tolist() == [[0.25, -1.0], [0.0, 0.0], [1.0, 0.5]]
-    assert by_row(torch.zeros(2, 0)).shape == (2, 0)
+    one, other = by_row(torch.tensor([[1.0], [2.0]]), torch.tensor([[-4.0, 2.0], [0.0, 1.0]]))
+    assert one.tolist() == [[0.25], [1.0]] and other.tolist() == [[-1.0, 0.5], [0.0, 0.5]]
+    assert by_row(torch.zeros(2, 0))[0].shape == (2, 0)
 
 
 def test_the_words_that_decided(decision: Trace) -> None:

@@ -342,9 +342,10 @@ def test_the_tree_holds_every_node_and_the_keyboard_walks_it(
 def test_saliency_stands_beside_rollout(translation: Trace, tmp_path: Path) -> None:
     told = run(translation, tmp_path)
     flow, gradient = rollout(translation.attention), translation.saliency
-    expected = [flow["source"], gradient["source"], flow["target"], gradient["target"]]
+    ways = [by_row(way["source"], way["target"]) for way in (flow, gradient)]
+    expected = [way[side] for side in (0, 1) for way in ways]
     for cells, rows in zip(told[0]["saliency"], expected, strict=True):
-        assert_drawn(cells, by_row(rows))
+        assert_drawn(cells, rows)
 
 
 @needs_node

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from itertools import pairwise
 from math import exp, log
 from pathlib import Path
@@ -240,14 +241,37 @@ def test_numbers_have_seven_digits() -> None:
         (lambda text: "{}", "not 'glassformer-trace'"),
         (lambda text: text.replace('"version":1', '"version":9'), r"version 9(?s:.)*version 1"),
         (lambda text: text.replace('"nodes"', '"knots"'), "damaged(?s:.)*'nodes'"),
+        (lambda text: text.replace('"version":1,', ""), "version None"),
         (lambda text: text.replace('"data":"', '"data":"AA'), "damaged"),
+        (lambda text: re.sub('"data":"........', '"data":"', text), "damaged"),
+        (lambda text: re.sub('"attention":{', '"attention":[1],"was":{', text), "damaged"),
     ],
-    ids=["cut", "list", "other", "version", "field", "attention"],
+    ids=[
+        "cut",
+        "list",
+        "other",
+        "version",
+        "field",
+        "no version",
+        "base64",
+        "short",
+        "list within",
+    ],
 )
 def test_what_is_no_trace_is_refused(untrained, change, message) -> None:
     text = trace_of(untrained(), "a dog", max_length=3).to_json()
     with pytest.raises(DataError, match=message):
         Trace.from_json(change(text))
+
+
+def test_fields_may_be_added(untrained) -> None:
+    trace = trace_of(untrained(), "a dog", max_length=3)
+    more = (
+        trace.to_json()
+        .replace('"fate":', '"later":[1],"fate":')
+        .replace('{"format"', '{"x":1,"format"')
+    )
+    assert Trace.from_json(more).to_json() == trace.to_json()
 
 
 def test_the_document_names_every_field_and_fate(untrained) -> None:

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from glassformer.cli import options as o
 from glassformer.cli.progress import fetching
 from glassformer.cli.train import prepared, read_recipe
 
@@ -49,7 +50,7 @@ def get(name: Annotated[str, typer.Argument(help="A set that `data list` shows."
 def show(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml")],
     changes: Annotated[list[str] | None, typer.Argument(metavar="[SECTION.NAME=VALUE]...")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
+    skip_bad: o.SkipBad = False,
     examples: Annotated[int, typer.Option(min=0, help="Examples to print.")] = 3,
 ) -> None:
     """Prepare a recipe's data and tell of it: examples, subwords, lengths, batches, padding."""

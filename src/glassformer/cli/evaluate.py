@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli import options as o
 from glassformer.cli.examples import Data, check_data, read
 from glassformer.cli.progress import progress
 from glassformer.cli.train import say as tell
@@ -72,7 +73,7 @@ def evaluate(
     name: Annotated[str | None, typer.Option("--set", help="Or a set of `data list`.")] = None,
     split: Annotated[str, typer.Option(help="Which part of the set.")] = "valid",
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
+    skip_bad: o.SkipBad = False,
     beam: Annotated[int, typer.Option(min=1, help="Width of the search; 1 is greedy.")] = 5,
     length_penalty: Annotated[float, typer.Option(help="More favours length.")] = 0.6,
     int8: Annotated[bool, typer.Option("--int8", help="Quantise the model first.")] = False,

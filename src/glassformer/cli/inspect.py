@@ -56,6 +56,7 @@ def inspect(
         typer.Option(help="What they should become: also what each head is worth in BLEU."),
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many lines.")] = None,
+    skip_bad: o.SkipBad = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="The trace (docs/trace.md) or the figures.")
     ] = None,
@@ -80,11 +81,15 @@ def inspect(
     o.not_with("--corpus", corpus is not None, alone, target=target)
     o.only_with("--corpus", corpus is not None, reference=reference, limit=limit)
     o.not_with("--target", target is not None, "Nothing is searched for.", beam=beam)
+    o.only_with("--corpus", corpus is not None, skip_bad=skip_bad or None)
 
     import torch
 
-    from glassformer.pipeline import load
+    from glassformer import picture
+    from glassformer.pipeline import Translator, load
 
+    if svg or png:
+        picture.check()
     torch.set_num_threads(threads)
     loaded = load(model, int8)
     if text is not None:
@@ -93,7 +98,9 @@ def inspect(
         show_trace(trace, output or REPORT, {"svg": svg, "png": png}, json_file, csv)
     else:
         assert corpus is not None
-        examples = lines_of(loaded, corpus, reference, limit, truncate)
+        if not isinstance(loaded, Translator):
+            o.not_with(model, True, "Only a translator searches for what it says.", beam=beam)
+        examples = lines_of(loaded, corpus, reference, limit, truncate, skip_bad)
         found = statistics(loaded, examples, reference is not None, beam or 1, truncate)
         show_statistics(model, found, examples, json_file, csv)
 
@@ -137,13 +144,10 @@ def show_trace(
     json_file: Path | None,
     csv: Path | None,
 ) -> None:
-    from glassformer import picture
     from glassformer.inspect.pictures import save_all
     from glassformer.inspect.report import save_text, summary, write_report
     from glassformer.inspect.tables import attention_csv
 
-    if any(folders.values()):
-        picture.check()
     for name, value in summary(trace).items():
         print(f"{name:<16} {' '.join(value.split())}")
     write_report(trace, report)
@@ -164,7 +168,12 @@ def show_trace(
 
 
 def lines_of(
-    model: "Pipeline", corpus: Path, reference: Path | None, limit: int | None, truncate: bool
+    model: "Pipeline",
+    corpus: Path,
+    reference: Path | None,
+    limit: int | None,
+    truncate: bool,
+    skip_bad: bool,
 ) -> "Examples":
     from glassformer.data.corpus import TextFiles
     from glassformer.evaluate.examples import check_fit, from_files
@@ -177,7 +186,7 @@ def lines_of(
             "Leave it out, or name the run of a translator.",
         )
     paths = (corpus, reference) if reference else (corpus,)
-    examples = from_files(TextFiles(paths, format="lines"), limit)
+    examples = from_files(TextFiles(paths, format="lines"), limit, skip_bad=skip_bad)
     if not truncate:
         longest = model.settings.data.max_length
         check_fit([row[0] for row in examples.rows], model.tokenizer, longest)

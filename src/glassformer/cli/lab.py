@@ -40,13 +40,9 @@ def list_experiments(output: Folder = RESULTS) -> None:
     table = RichTable("name", "claim", "verdict", box=SIMPLE_HEAD)
     for name in experiments.names():
         path = output / f"{name}.json"
-        verdict = _mark(finding.load(path)) if path.exists() else "not run"
+        verdict = finding.load(path).told if path.exists() else "not run"
         table.add_row(name, experiments.find(name).claim, verdict)
     Console(width=WIDTH, highlight=False).print(table)
-
-
-def _mark(finding: "Finding") -> str:
-    return finding.verdict.outcome + " (quick run)" * finding.budget.quick
 
 
 @app.command()
@@ -64,13 +60,17 @@ def run(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Runs at the same time. [2; quick: 1]")
     ] = None,
-    output: Folder = RESULTS,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Where the results go. [results/lab; quick: results/lab/quick]"),
+    ] = None,
 ) -> None:
     """Measure, judge, and write NAME.json and NAME.svg."""
     from glassformer import picture
     from glassformer.lab import experiments
 
     picture.check()
+    output = output or (RESULTS / "quick" if quick else RESULTS)
     names = experiments.names() if chosen == ["all"] else chosen
     found = [experiments.find(name) for name in names]  # all of them, before any is run
     try:
@@ -136,7 +136,7 @@ def sheet(finding: "Finding") -> "Sheet":
         Table("", t.columns, t.rows, "l" * t.varied + "r" * (len(t.columns) - t.varied))
         for t in tables(finding)
     ]
-    notes = [f"verdict: {_mark(finding)}. {finding.verdict.because}"]
+    notes = [f"verdict: {finding.told}. {finding.verdict.because}"]
     notes += [f"{finding.seconds:,.0f} seconds, {len(finding.budget.seeds)} seeds"]
     return Sheet(finding.stated["title"], shown, notes=notes)
 
@@ -152,7 +152,7 @@ def report(output: Folder = RESULTS) -> None:
         raise DataError(
             f"There are no results in {output}.",
             "The report is made of what `glassformer lab run` has written there.",
-            "Begin with `glassformer lab run all --quick`, or name their folder by --output.",
+            "Begin with `glassformer lab run scaling`, or name their folder by --output.",
         )
     pictures = [path.with_suffix(".svg") for path in paths]
     texts = [path.read_text("utf-8") if path.exists() else None for path in pictures]

@@ -30,6 +30,9 @@ BatchTokens = Annotated[
 Truncate = Annotated[
     bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")
 ]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out rows that are empty or cannot be read.")
+]
 NBest = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="N answers a line: its index ||| text ||| score."),

@@ -37,6 +37,7 @@ def quantize(
     name: Annotated[str | None, typer.Option("--set", help="Or a set of `data list`.")] = None,
     split: Annotated[str, typer.Option(help="Which part of the set.")] = "valid",
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
+    skip_bad: o.SkipBad = False,
     beam: Annotated[int, typer.Option(min=1, help="Width of the search; 1 is greedy.")] = 5,
     truncate: o.Truncate = False,
     threads: o.Threads = 2,
@@ -47,7 +48,7 @@ def quantize(
     with the batch.
     """
     chosen = tuple(filter(None, columns.split(",")))
-    about = Data(source, reference, None, data, chosen, name, split, limit, skip_bad=False)
+    about = Data(source, reference, None, data, chosen, name, split, limit, skip_bad)
     compared = any((source, reference, data, name))
     if compared:
         check_data(about)

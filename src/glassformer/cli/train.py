@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli import options as o
 from glassformer.cli.progress import Bar
 from glassformer.config import RunSettings, parse_changes
 from glassformer.errors import SettingsError
@@ -25,7 +26,7 @@ def train(
         Path | None, typer.Option(help="Where checkpoints and the log go. [runs/RECIPE]")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run.")] = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")] = False,
+    skip_bad: o.SkipBad = False,
     verify_resume: Annotated[
         bool,
         typer.Option("--verify-resume", help="Prove that --resume goes on to the same bits."),

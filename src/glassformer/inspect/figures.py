@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+def printable(text: str) -> str:
+    """Without what would steer a terminal or turn the direction of a line."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def draw_grid(
     axes: Any,
     cells: Float[Tensor, "m n"],
@@ -49,6 +54,9 @@ def links_figure(
 
     A line is as strong as the attention. With the truth wrong links are red, missing ones dashed.
     """
+    source_words, target_words = (
+        [printable(word) for word in words] for words in (source_words, target_words)
+    )
     found = set(links)
     truth = found if gold is None else set(gold)
     m, n = len(target_words), len(source_words)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.inspect.figures import draw_grid, links_figure
+from glassformer.inspect.figures import draw_grid, links_figure, printable
 from glassformer.inspect.heads import distance, entropy
 from glassformer.inspect.links import by_share, links
 from glassformer.inspect.maps import Kind
@@ -37,6 +37,7 @@ TITLES: dict[Kind, str] = {
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
 }
+FOR, AGAINST, UNSIGNED = "#2f6db5", "#d1495b", "#8a8a8a"
 WORDS = 24  # of a classifier's text that are drawn, those that decided most
 LETTERS = 20  # of a name at a row or column
 
@@ -74,11 +75,6 @@ def _names(words: Sequence[Word]) -> list[str]:
 
 def short(text: str) -> str:
     return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
-
-
-def printable(text: str) -> str:
-    """Without what would steer a terminal or turn the direction of a line."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 # One head, and all of them
@@ -173,24 +169,35 @@ def saliency_figure(trace: Trace, view: View = PLAIN_WORDS) -> "Figure":
     grid = figure.subplots(
         1, 2 * len(by), squeeze=False, width_ratios=[w for w, _ in size] * 2, sharey=True
     )[0]
-    parts = [("attention rollout", rolled), ("gradient × input", trace.saliency)]
-    panels = [(title, name, values[name]) for title, values in parts for name, _ in by]
-    for axes, (title, name, values) in zip(grid, panels, strict=True):
-        cells = by_row(merged(values, rows, widths[name]))
-        draw_grid(axes, cells, _names(rows), _names(widths[name]), "RdBu", -1.0)
-        what = "the source" if name == "source" else "what was said"
-        axes.set_title(f"{title}\nby {what}", fontsize=9)
-    told = "each row over its largest magnitude: blue speaks for the word of the row, red against"
+    names = [name for name, _ in by]
+    parts = [
+        ("attention rollout", rolled, "Greys", 0.0),
+        ("gradient × input", trace.saliency, "RdBu", -1.0),
+    ]
+    places = iter(grid)
+    for title, values, colours, lowest in parts:
+        panels = by_row(*(merged(values[name], rows, widths[name]) for name in names))
+        for name, cells in zip(names, panels, strict=True):
+            axes = next(places)
+            draw_grid(axes, cells, _names(rows), _names(widths[name]), colours, lowest)
+            what = "the source" if name == "source" else "what was said"
+            axes.set_title(f"{title}\nby {what}", fontsize=9)
+    told = (
+        "each row over its largest magnitude on both sides; of gradient × input, blue speaks for "
+        "the word of the row, red against"
+    )
     figure.suptitle(told, fontsize=8)
     figure.supxlabel(CAUTION, fontsize=7)
     return figure
 
 
-def by_row(cells: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    """Each row over its largest magnitude."""
-    if not cells.numel():
-        return cells
-    return cells / cells.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(cells.dtype).tiny)
+def by_row(*panels: Float[Tensor, "m _"]) -> list[Float[Tensor, "m _"]]:
+    """Each row over its largest magnitude in any of the panels, so that they can be compared."""
+    rows = torch.cat(panels, dim=-1).abs()
+    if not rows.numel():
+        return list(panels)
+    most = rows.amax(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    return [cells / most for cells in panels]
 
 
 def decision_figure(trace: Trace) -> "Figure":
@@ -208,9 +215,9 @@ def decision_figure(trace: Trace) -> "Figure":
     figure = new_figure(8.5, 1.9 + 0.24 * len(names))
     grid = figure.subplots(1, 3, sharey=True)
     titles = ["attention rollout\n(share)", "gradient × input\n(log-odds)", "left out\n(log-odds)"]
-    for axes, title, values in zip(grid, titles, columns.values(), strict=True):
+    for axes, title, (name, values) in zip(grid, titles, columns.items(), strict=True):
         heights = values[most].tolist()
-        colours = ["#2f6db5" if value >= 0 else "#d1495b" for value in heights]
+        colours = [UNSIGNED if name == "rollout" else FOR if h >= 0 else AGAINST for h in heights]
         axes.barh(range(len(names)), heights, color=colours)
         axes.axvline(0, color="#777777", lw=0.8)
         axes.set_title(title, fontsize=9)

@@ -7,7 +7,7 @@ confused with a faint one.
 
 import json
 from base64 import b64decode, b64encode
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
@@ -94,14 +94,14 @@ def from_text(text: str) -> Trace:
         raise _refused("it is not JSON", str(error)) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise _refused(f'its "format" is not {FORMAT!r}', "Other JSON is not a trace.")
-    if content["version"] != VERSION:
+    if content.get("version") != VERSION:
         raise _refused(
-            f"it has version {content['version']!r}",
+            f"it has version {content.get('version')!r}",
             f"This Glassformer reads version {VERSION}.",
         )
     try:
         return _from_dict(content)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
         raise _refused("it is damaged", f"{type(error).__name__}: {error}.") from None
 
 
@@ -138,5 +138,6 @@ def _side_of(content: dict[str, Any] | None) -> Side | None:
 
 
 def _node_of(content: dict[str, Any]) -> Node:
-    following = tuple((token, value) for token, value in content["next"])
-    return Node(**{**content, "next": following})
+    """Fields that a later Glassformer may have added are passed over."""
+    known = {field.name: content[field.name] for field in fields(Node) if field.name in content}
+    return Node(**known | {"next": tuple((token, value) for token, value in content["next"])})

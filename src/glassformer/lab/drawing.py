@@ -22,11 +22,8 @@ def line(
 
     A cross at the upper edge: most runs failed there. Where all did, the line has a gap.
     """
-    places = [
-        value
-        for value in results.choices(along)
-        if results.values(quantity, **{**arm, along: value})
-    ]
+    there = [v for v in results.choices(along) if results.values(quantity, **{**arm, along: v})]
+    places = sorted(there, key=lambda v: v if isinstance(v, int | float) else 0)  # names stay put
     summaries = [results.summary(quantity, **{**arm, along: place}) for place in places]
     means = [summary.mean for summary in summaries]
     reach = [s.high - s.mean if isfinite(s.high) else 0.0 for s in summaries]

@@ -28,6 +28,11 @@ class Finding:
     machine: dict[str, str | int]
     seconds: float
 
+    @property
+    def told(self) -> str:
+        """The verdict in a word or two."""
+        return self.verdict.outcome + " (quick run)" * self.budget.quick
+
 
 def run(
     experiment: Experiment,

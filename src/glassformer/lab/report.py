@@ -76,5 +76,5 @@ def draw(experiment: Experiment, finding: Finding, path: Path) -> None:
     """The experiment's own drawing."""
     figure = picture.new_figure(9, 4.2)
     experiment.draw(finding.results, figure)
-    figure.suptitle(f"{experiment.title}: {finding.verdict.outcome}", fontsize=11)
+    figure.suptitle(f"{experiment.title}: {finding.told}", fontsize=11)
     picture.save(figure, path)

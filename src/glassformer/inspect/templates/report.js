@@ -51,11 +51,11 @@ function linksOf(cells, share) {
   });
 }
 
-function byRow(cells) {
-  return cells.map((row) => {
-    const most = Math.max(1e-30, ...row.map(Math.abs));
-    return row.map((value) => value / most);
-  });
+// Each row over its largest magnitude in any of the panels, so that they can be compared.
+function byRow(panels) {
+  const most = panels[0].map((_, y) =>
+    Math.max(1e-30, ...panels.flatMap((cells) => cells[y].map(Math.abs))));
+  return panels.map((cells) => cells.map((row, y) => row.map((value) => value / most[y])));
 }
 
 function readable(token) {
@@ -182,7 +182,7 @@ function start(document, window) {
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
     context.scale(sharp, sharp);
-    const positive = colour("--for"), negative = colour("--against");
+    const positive = colour(options.tone || "--for"), negative = colour("--against");
     cells.forEach((row, y) => row.forEach((value, x) => {
       if (value === 0) return;
       context.globalAlpha = Math.min(1, Math.abs(value));
@@ -454,32 +454,41 @@ function start(document, window) {
 
   // ---- saliency ----
 
-  let saliencyGrids = [];
+  let saliencyMethods = []; // [panels], each [canvas, cells, side, title], and how they are drawn
   function listSaliency() {
     const names = Object.keys(trace.saliency).filter((name) => name !== "left_out");
     byId("s-saliency").hidden = names.length === 0;
     if (trace.kind === "classifier") { byId("saliency").replaceChildren(decisionTable()); return; }
-    saliencyGrids = [];
-    const panel = (title, cells, side) => {
-      const canvas = el("canvas");
-      saliencyGrids.push([canvas, cells, side]);
-      return el("figure", {}, el("figcaption", {}, title), el("div", { class: "scroll" }, canvas));
-    };
-    byId("saliency").replaceChildren(...names.map((name) => {
-      const side = name === "source" ? trace.source : read;
+    const methods = [["attention rollout", rollout, "--faint"], ["gradient × input", trace.saliency, "--for"]];
+    saliencyMethods = methods.map(([method, values, tone]) => ({ tone, panels: names.map((name) => {
       const by = name === "source" ? "by the source" : "by what was said";
-      return el("div", { class: "columns" }, panel(`attention rollout, ${by}`, rollout[name], side),
-        panel(`gradient × input, ${by}`, trace.saliency[name], side));
-    }), el("p", { class: "hint" },
-      "Each row over its largest magnitude; the second colour speaks against what was said."));
+      const side = name === "source" ? trace.source : read;
+      return [el("canvas", { role: "img" }), values[name], side, `${method}, ${by}`];
+    }) }));
+    byId("saliency").replaceChildren(...names.map((_, i) => el("div", { class: "columns" },
+      ...saliencyMethods.map(({ panels }) => el("figure", {}, el("figcaption", {}, panels[i][3]),
+        el("div", { class: "scroll" }, panels[i][0]))))),
+      el("p", { class: "hint" }, "Each row over its largest magnitude on both sides. Rollout has no sign; of " +
+        "gradient × input, the second colour speaks against what was said."));
   }
   function showSaliency() {
-    for (const [canvas, cells, side] of saliencyGrids) {
+    for (const { panels, tone } of saliencyMethods) {
       const rows = groupsOf(trace.target, state.words, state.marks);
-      const columns = groupsOf(side, state.words, state.marks);
-      const shades = byRow(merged(cells, rows, columns));
-      drawGrid(canvas, shades, rows, columns, { row: rowOf(rows, state.step) });
+      const columns = panels.map(([, , side]) => groupsOf(side, state.words, state.marks));
+      const shades = byRow(panels.map(([, cells], i) => merged(cells, rows, columns[i])));
+      const row = rowOf(rows, state.step);
+      panels.forEach(([canvas, , , title], i) => {
+        drawGrid(canvas, shades[i], rows, columns[i], { row, tone });
+        canvas.setAttribute("aria-label", told(title, rows[row], columns[i], shades[i][row]));
+      });
     }
+  }
+  // In words, what a row shows: what weighs most in it.
+  function told(title, word, columns, shades) {
+    if (!word) return title;
+    const order = shades.map((value, x) => [value, x]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
+    const most = order.slice(0, 3).map(([value, x]) => `“${readable(columns[x].text)}” ${value.toFixed(2)}`);
+    return `${title}; most for “${readable(word.text)}”: ${most.join(", ")}`;
   }
   function decisionTable() {
     const labels = Object.keys(trace.probabilities);

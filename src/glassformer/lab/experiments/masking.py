@@ -179,17 +179,20 @@ def measure(budget: Budget, tick: Tick) -> list[Measurement]:
 
 
 def judge(results: Results) -> Verdict:
-    fine = results.summary("loss on held-out", mask="right").mean + FINE
+    losses = {mask: results.summary("loss on held-out", mask=mask) for mask in MASKS}
+    fine = losses["right"].mean + FINE
     wrong = [mask for mask in MASKS if mask != "right"]
     quiet = [
         mask
         for mask in wrong
-        if results.summary("loss on held-out", mask=mask).mean <= fine
+        if not losses[mask].failed
+        and losses[mask].mean <= fine
         and any(_worse(results, quantity, mask) for quantity in (AS_TRAINED, ALONE, PADDED))
     ]
     told = "; ".join(f"{mask}: {_told(results, mask)}" for mask in MASKS)
     because = f"{told}. Quiet damage: {', '.join(quiet) or 'none'}. {_refused(results)}"
-    if not results.summary(AS_TRAINED, mask="right").mean >= LEARNED:
+    learned = results.summary(AS_TRAINED, mask="right").mean >= LEARNED
+    if losses["right"].failed or not learned:
         return Verdict("depends", f"Too few steps: the right mask did not learn either. {because}")
     if quiet == wrong:
         return Verdict("supported", because)
