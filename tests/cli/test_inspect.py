@@ -138,6 +138,14 @@ def test_long_texts_are_named_or_cut(command: Command) -> None:
     assert command("inspect", "run", *options)[0] == 0
 
 
+def test_bad_lines_of_a_corpus_are_told_or_left_out(command: Command) -> None:
+    Path("texts").write_text("a dog\n\na cat\n")
+    code, _, said = command("inspect", "run", "--corpus", "texts", "--threads", 1)
+    assert code == 3 and "texts:2: empty" in said and "--skip-bad" in said
+    code, out, _ = command("inspect", "run", "--corpus", "texts", "--skip-bad", "--threads", 1)
+    assert code == 0 and "over 2 texts" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -151,6 +159,8 @@ def test_long_texts_are_named_or_cut(command: Command) -> None:
         (["labels", TEXT, "--target", "un"], "--target does not go with labels"),
         (["labels", TEXT, "--beam", "2"], "--beam does not go with labels"),
         (["labels", "--corpus", "texts", "--reference", "fr"], "goes with a translator only"),
+        (["labels", "--corpus", "texts", "--beam", "2"], "--beam does not go with labels"),
+        (["run", TEXT, "--skip-bad"], "--skip-bad goes with --corpus only"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -26,8 +26,8 @@ def test_the_example_of_the_docs_is_run_reported_and_listed(
     assert code == 0
     assert "Dropout slows learning down where no example comes twice." in said
     assert "verdict: " in said and "(quick run)" in said and "100%" in told
-    assert "results/lab/dropout.json" in said
-    result = json.loads((tmp_path / "results/lab/dropout.json").read_text())
+    assert "results/lab/quick/dropout.json" in said
+    result = json.loads((tmp_path / "results/lab/quick/dropout.json").read_text())
     assert result["command"] == "glassformer lab run mine.py --quick"
     assert result["verdict"]["outcome"] in ("supported", "not supported", "depends")
     assert result["budget"] == {"quick": True, "seeds": [0, 1], "threads": 1}
@@ -35,9 +35,11 @@ def test_the_example_of_the_docs_is_run_reported_and_listed(
     assert result["tables"][0]["columns"] == ["dropout", "loss", "diverged"]
     assert str(tmp_path) not in json.dumps(result)
 
-    code, said, _ = glassformer("lab", "report")
-    assert (code, said) == (0, "written: results/lab/report.html (dropout)\n")
-    page = (tmp_path / "results/lab/report.html").read_text()
+    assert "(quick run)</text>" in (tmp_path / "results/lab/quick/dropout.svg").read_text()
+
+    code, said, _ = glassformer("lab", "report", "--output", "results/lab/quick")
+    assert (code, said) == (0, "written: results/lab/quick/report.html (dropout)\n")
+    page = (tmp_path / "results/lab/quick/report.html").read_text()
     assert "Dropout on endless data" in page and "data:image/svg+xml;base64," in page
 
 
@@ -73,7 +75,7 @@ def test_nothing_is_run_if_one_name_is_wrong(
 def test_a_report_of_nothing_says_how_to_begin(glassformer: Command) -> None:
     code, _, error = glassformer("lab", "report", "--output", "empty")
     assert code == 3
-    assert "There are no results in empty" in error and "lab run all --quick" in error
+    assert "There are no results in empty" in error and "lab run scaling" in error
 
 
 def test_a_damaged_result_is_named(glassformer: Command, tmp_path: Path) -> None:

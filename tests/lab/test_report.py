@@ -63,6 +63,15 @@ def test_a_picture_is_the_same_whenever_the_numbers_are(tmp_path: Path) -> None:
     assert one == two and b"</svg>" in one
 
 
+def test_lines_go_from_the_least_to_the_most() -> None:
+    """Whatever was measured first."""
+    results = Results([*runs("cost", {"n": 512}, [3.0]), *runs("cost", {"n": 64}, [1.0])])
+    axes = new_figure(4, 3).subplots()
+    line(axes, results, "cost", "n")
+    x, y = axes.containers[0].lines[0].get_data()
+    assert x.tolist() == [64, 512] and y.tolist() == [1.0, 3.0]
+
+
 def test_lines_show_means_and_where_most_runs_failed() -> None:
     results = Results(
         [

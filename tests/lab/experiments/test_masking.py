@@ -1,5 +1,6 @@
 """The experiment on wrong masks."""
 
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,16 @@ def test_the_rule(loss: dict[str, float], right: dict[str, float], outcome: str)
     verdict = judge(results(loss, right))
     assert verdict.outcome == outcome
     assert "lets through: inverted" in verdict.because
+
+
+def test_runs_that_blew_up_are_not_quiet_and_are_not_left_out() -> None:
+    """Four of five losses are no numbers: that is no quiet damage, however low the fifth."""
+    plain = results({}, dict.fromkeys(WRONG, 0.0)).measurements
+    others = [m for m in plain if (m.quantity, m.arm.get("mask")) != ("loss on held-out", "none")]
+    loud = runs("loss on held-out", {"mask": "none"}, [nan, nan, nan, nan, 0.05])
+    verdict = judge(Results([*others, *loud]))
+    assert verdict.outcome == "depends" and "Quiet damage" in verdict.because
+    assert "none" not in verdict.because.split("Quiet damage: ")[1].split(".")[0].split(", ")
+    right = [m for m in plain if (m.quantity, m.arm.get("mask")) != ("loss on held-out", "right")]
+    broken = runs("loss on held-out", {"mask": "right"}, [nan, 0.05, 0.05])
+    assert judge(Results([*right, *broken])).outcome == "depends"
