@@ -428,6 +428,41 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path: Path) -> None:
     assert debris(tmp_path) == []
 
 
+def test_what_another_command_is_writing_there_is_left_alone(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    averaging = tmp_path / ".partial-averaged-4711"
+    averaging.mkdir()
+    save(tmp_path, 2)
+    assert averaging.is_dir()
+
+
+def test_a_checkpoint_is_replaced_beside_what_a_killed_one_left(tmp_path: Path) -> None:
+    write(some(1.0), tmp_path / "averaged")
+    write(some(1.0), tmp_path / ".partial-averaged-old")
+    write(some(2.0), tmp_path / "averaged")
+    assert_equal(read(tmp_path / "averaged").weights, some(2.0).weights)
+    assert [path.name for path in tmp_path.iterdir()] == ["averaged"]
+
+
+@pytest.mark.parametrize(
+    ("best", "count", "expected"),
+    [(500, 5, [2000, 2500, 3000]), (1500, 5, [1500, 2000, 2500, 3000]), (500, 2, [2500, 3000])],
+)
+def test_the_last_are_those_in_a_row(
+    tmp_path: Path, best: int, count: int, expected: list[int]
+) -> None:
+    """A best one of long ago is not one of them; one that stands just before them is."""
+    run = save(tmp_path, *range(500, 3500, 500), best=best, keep=3)
+    assert len(run.steps()) == 4
+    assert [int(path.name[5:]) for path in run.last(count)] == expected
+
+
+def test_one_that_a_signal_saved_is_in_the_row(tmp_path: Path) -> None:
+    run = save(tmp_path, 500, 1000, 1234, 1500, 1700)
+    assert run.last(9) == run.steps()
+    assert RunFolder(tmp_path / "nothing").last(9) == []
+
+
 def test_find_takes_a_checkpoint_a_run_its_best_or_else_its_latest(tmp_path: Path) -> None:
     save(tmp_path, 1, 2)
     assert find(tmp_path).resolve().name == "step-00000002"

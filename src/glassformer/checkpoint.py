@@ -172,6 +172,7 @@ def write(checkpoint: Checkpoint, folder: Path) -> None:
             _flush_folder(partial)
             old = folder.with_name(f"{PARTIAL}{folder.name}-old")
             if folder.exists():  # two renames in a row: hardly a moment without either
+                shutil.rmtree(old, ignore_errors=True)  # of one that was killed behind them
                 folder.rename(old)
             partial.rename(folder)
             _flush_folder(folder.parent)
@@ -289,6 +290,17 @@ class RunFolder:
         """Complete checkpoints, the oldest first."""
         return sorted(p for p in self.path.glob("step-*") if (p / MANIFEST).is_file())
 
+    def last(self, count: int) -> list[Path]:
+        """At most `count` of the last checkpoints, the oldest first, with none missing in between.
+
+        The best one is kept however old it is, and is then not of the last.
+        """
+        steps = self.steps()
+        first = max(0, len(steps) - 1)
+        while first and _follows(steps[first], steps[first - 1]):
+            first -= 1
+        return steps[first:][-count:]
+
     def save(self, checkpoint: Checkpoint, step: int, is_best: bool, keep: int) -> Path:
         """Write, point the links at it, and let all but the last `keep` and the best go.
 
@@ -297,8 +309,9 @@ class RunFolder:
         folder = self.path / f"step-{step:08d}"
         with one_clear_error(f"The checkpoint {folder.name}"):
             self.path.mkdir(parents=True, exist_ok=True)
-            for debris in self.path.glob(f"{PARTIAL}*"):  # of a run that was killed as it wrote
-                debris.unlink() if debris.is_symlink() else shutil.rmtree(debris)
+            for name in ("step", "latest", "best"):  # of a run that was killed as it wrote
+                for debris in self.path.glob(f"{PARTIAL}{name}-*"):
+                    debris.unlink() if debris.is_symlink() else shutil.rmtree(debris)
             write(checkpoint, folder)
             self._link("latest", folder)
             if is_best:
@@ -333,6 +346,12 @@ class RunFolder:
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(folder.name)
         fresh.replace(self.path / name)
+
+
+def _follows(later: Path, earlier: Path) -> bool:
+    """Whether they are no more updates apart than a run takes before it saves again."""
+    apart = int(later.name.removeprefix("step-")) - int(earlier.name.removeprefix("step-"))
+    return apart <= read(later).settings.train.validate_every
 
 
 def find(path: Path) -> Path:

@@ -62,6 +62,15 @@ def test_several_runs_are_told_apart(tmp_path: Path, drawn: list) -> None:
     assert list(panels["validation, in percent"]) == [f"{a}: BLEU", f"{a}: accuracy"]
 
 
+@pytest.mark.parametrize("runs", [1, 2, 7])
+def test_no_two_lines_of_a_panel_look_the_same(tmp_path: Path, drawn: list, runs: int) -> None:
+    places = [run(tmp_path / str(i), *UPDATES, JUDGED) for i in range(runs)]
+    course.draw(places, tmp_path / "x.svg")
+    for axes in drawn[0].axes:
+        looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+        assert len(looks) == len(axes.lines) >= runs
+
+
 def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no name of a picture"):
         course.draw([run(tmp_path / "a", *UPDATES)], tmp_path / "x.pdf")

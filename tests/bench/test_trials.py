@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.bench.trials import RECIPE, check_claim, claim, conclude, error_of, is_over
-from glassformer.errors import SettingsError
+from glassformer.errors import CheckpointError, SettingsError
 from train.runs import TINY, tiny, trained
 
 
@@ -44,3 +44,10 @@ def test_how_it_ended_is_remembered(tmp_path: Path, error: str | None) -> None:
     conclude(tmp_path, error)
     assert is_over(tmp_path) and error_of(tmp_path) == error
     assert json.loads((tmp_path / "outcome.json").read_text()) == {"error": error}
+
+
+def test_a_place_that_cannot_be_a_folder_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CheckpointError, match="could not be written") as caught:
+        claim(tmp_path / "file" / "run", TINY)
+    assert str(tmp_path / "file" / "run") in caught.value.what

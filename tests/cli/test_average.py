@@ -27,6 +27,18 @@ def test_the_last_checkpoints_are_averaged(tmp_path: Path, last: int, expected: 
     torch.testing.assert_close(averaged, torch.full((2, 3), expected))
 
 
+def test_an_old_best_one_is_not_averaged_and_that_there_are_fewer_is_told(tmp_path: Path) -> None:
+    for step, value in enumerate((9.0, 0.0, 1.0, 2.0, 3.0)):
+        weights = {"w": torch.full((2,), value)}
+        checkpoint = Checkpoint(RunSettings(), weights)
+        RunFolder(tmp_path).save(checkpoint, 500 * step, is_best=step == 0, keep=3)
+    result = run(str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert "3 of the last 5 checkpoints are there: train.keep = 3" in result.stderr
+    assert "step-00000000" not in result.stdout
+    torch.testing.assert_close(read(tmp_path / "averaged").weights["w"], torch.full((2,), 2.0))
+
+
 def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
     result = run(str(tmp_path))
     assert result.returncode == 4

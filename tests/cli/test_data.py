@@ -82,7 +82,7 @@ def test_show_tells_what_a_recipe_makes_of_its_text(glassformer: Command, tmp_pa
     epoch = batches.epoch(0)
     told = figures(out)
     assert told["examples"] == "48 to train on, 12 to validate on"
-    assert told["left"] == "out    0 longer than 30 subwords"
+    assert not told.keys() & {"skipped", "left", "cut"}, "nothing was lost"
     assert told["subwords"] == f"{len(data.tokenizers['joint'])} (joint, bpe)"
     assert told["tokens"] == " + ".join(f"{n:,}" for n in lengths.sum(0)) + " in an epoch"
     assert told["lengths"] == " and ".join(f"{n:.1f}" for n in lengths.mean(0)) + " on average"
@@ -118,7 +118,7 @@ def test_show_counts_the_pieces_that_a_masked_language_model_reads(
         told = figures(out)
         expected = f"{len(data.train)} to train on, {len(data.valid)} to validate on"
         assert told["examples"] == expected
-        assert told["left"] == f"out    0 longer than {longest} subwords"
+        assert not told.keys() & {"left", "cut"}
         totals.append(len(data.train))
     assert totals[0] == 48 < totals[1]
 
@@ -147,6 +147,21 @@ def test_show_names_bad_rows_or_goes_on_without_them(glassformer: Command, tmp_p
     assert (code, out) == (3, "") and "train.fr:49" in said
     code, out, _ = glassformer("data", "show", tmp_path / "text.toml", "--skip-bad")
     assert code == 0 and figures(out)["examples"].startswith("48 ")
+    assert figures(out)["skipped"] == "49 rows read, 1 bad (empty: 1)"
+
+
+def test_show_tells_of_what_is_too_long(glassformer: Command, tmp_path: Path) -> None:
+    settings = text(tmp_path, data={"max_length": 30})
+    for path, line in zip(settings.data.train, ("fox " * 40, "ici"), strict=True):
+        with Path(path).open("a") as file:
+            file.write(f"{line}\n" * 2)
+    for path, line in zip(settings.data.valid, ("fox", "ici " * 40), strict=True):
+        Path(path).write_text(f"{line}\n{Path(path).read_text()}")
+    (tmp_path / "text.toml").write_text(settings.to_toml())
+    code, out, said = glassformer("data", "show", tmp_path / "text.toml")
+    assert code == 0, said
+    assert "left out    2 longer than 30 subwords\n" in out
+    assert "left out    1 longer than 30 subwords, to validate on\n" in out
 
 
 def test_without_a_verb_its_help_is_shown(glassformer: Command) -> None:

@@ -1,5 +1,6 @@
 """`glassformer demo`: from nothing to a picture of a trained model, and at once the next time."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,19 @@ def test_a_demo_that_was_interrupted_goes_on(
     assert code == 130 and steps(Path("run")) == [2]
     code, _, said = glassformer("demo", *SMALL, "--run", "run")
     assert code == 0 and "stopped after 3 updates" in said
+
+
+def test_without_matplotlib_the_demo_shows_all_but_the_picture(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, out, said = glassformer("demo", *SMALL, "train.max_steps=1")
+    assert code == 0, said
+    (line,) = [line for line in out.splitlines() if "picture" in line and "matplotlib" in line]
+    assert "pip install" in line and "'glassformer[plots]'" in line
+    assert "alignment error rate " in out and "Next:" in out
+    assert not Path("runs/demo/alignment.png").exists()
 
 
 def test_the_demos_recipe_is_in_the_package_and_valid() -> None:

@@ -221,7 +221,28 @@ def test_examples_that_are_too_long_are_left_out_and_counted(
     with Path(settings.data.train[1]).open("a") as target:
         target.write("ici\n")
     code, _, said = glassformer("train", written(tmp_path, settings))
-    assert code == 0 and "1 longer than 12 subwords left out" in said
+    assert code == 0 and "left out: 1 longer than 12 subwords" in said
+
+
+def test_a_pair_too_long_to_validate_on_does_not_stop_a_run_judged_by_bleu(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    settings = text(tmp_path, train={"max_steps": 1, "metric": "bleu"}, data={"max_length": 30})
+    for path, line in zip(settings.data.valid, ("fox " * 40, "ici"), strict=True):
+        Path(path).write_text(f"{line}\n{Path(path).read_text()}")
+    code, _, said = glassformer("train", written(tmp_path, settings), "--run", "run")
+    assert code == 0, said
+    assert "left out: 1 longer than 30 subwords, to validate on" in said
+    assert steps(Path("run")) == [1]
+
+
+def test_texts_that_are_cut_are_counted(
+    glassformer: Command, tmp_path: Path, reviews: RunSettings
+) -> None:
+    code, _, said = glassformer("train", written(tmp_path, reviews), "data.max_length=2")
+    assert code == 0, said
+    assert "cut: 40 of 2 subwords or more\n" in said
+    assert "cut: 12 of 2 subwords or more, to validate on\n" in said
 
 
 @pytest.fixture

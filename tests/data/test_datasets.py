@@ -363,3 +363,21 @@ def test_a_preparation_that_fails_leaves_no_file_and_says_why(monkeypatch, cache
     with pytest.raises(DataError, match="wmt14 could not be prepared: the hub is gone"):
         datasets.find("wmt14")
     assert not list(cache.rglob("*.gz"))
+
+
+def test_two_that_prepare_the_same_at_once_each_write_their_own(tmp_path, monkeypatch):
+    path, pids = tmp_path / "text.gz", iter((1, 2))
+    monkeypatch.setattr(datasets.os, "getpid", lambda: next(pids))
+
+    def rows(*texts, meanwhile=lambda: None):
+        for text in texts:
+            yield (text,)
+            meanwhile()
+
+    def other():
+        if not path.exists():
+            datasets._write([path], rows("other"))
+
+    datasets._write([path], rows("one", "two", meanwhile=other))
+    assert gzip.decompress(path.read_bytes()) == b"one\ntwo\n"
+    assert list(tmp_path.iterdir()) == [path]

@@ -110,6 +110,21 @@ def test_a_part_left_by_an_earlier_run_is_not_fetched_again(site, tmp_path):
     assert site.asked == ["bytes=12345-"]
 
 
+def test_two_that_fetch_the_same_at_once_do_not_write_into_each_others_part(site, tmp_path):
+    path, others = tmp_path / "new" / "file.gz", []
+
+    def begin_another(done: int, total: int | None) -> None:
+        if not others:
+            others.append(threading.Thread(target=fetch, args=(site.url, path, SHA256)))
+            others[0].start()
+            time.sleep(0.1)
+
+    assert fetched(site, path, progress=begin_another) == CONTENT
+    others[0].join()
+    assert path.read_bytes() == CONTENT and list(path.parent.iterdir()) == [path]
+    assert site.asked == [None]
+
+
 def test_a_server_without_ranges_makes_it_start_over(site, tmp_path):
     site.cuts, site.ranges = [1000], False
     assert fetched(site, tmp_path / "file.gz") == CONTENT

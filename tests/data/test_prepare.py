@@ -59,6 +59,8 @@ def settings_for(
 ) -> RunSettings:
     """Settings to learn from files, which are written first: a table, or a file per side."""
     write = write_sides
+    if "language-model" in kind:
+        train, valid = ([row[:1] for row in rows] for rows in (train, valid))
     if kind == "classifier":
         write, data = write_table, {"columns": ["1", "2"], **data}
     paths = {"train": write(folder, "train", train), "valid": write(folder, "valid", valid)}
@@ -101,7 +103,7 @@ def test_a_translator_gets_pairs_in_one_vocabulary(folder):
     assert list(made.tokenizers) == ["joint"]
     assert made.settings.model.vocab_size == len(made.tokenizers["joint"])
     assert UNK not in {*made.train.sides[0].flat, *made.train.sides[1].flat}
-    assert made.left_out == 0
+    assert made.lost.left_out == 0
     assert made.train.kind == made.valid.kind == "translator"
 
 
@@ -183,7 +185,7 @@ def test_a_task_is_made_up(folder, task, kind):
                 labels = [label for label in labels if label != PAD]
             assert (source[i].tolist(), target[i].tolist()) == (asked, labels)
     assert made.settings.model.vocab_size == made.settings.model.n_classes == tasks.FIRST + 5
-    assert (made.tokenizers, made.valid_rows, made.left_out) == ({}, [], 0)
+    assert (made.tokenizers, made.valid_rows, made.lost.left_out) == ({}, [], 0)
     assert not (folder / "cache").exists()
 
 
@@ -258,7 +260,7 @@ def test_a_second_time_nothing_is_tokenised(folder, monkeypatch, options):
     second = prepared(folder, **options)
     assert arrays(second) == arrays(first)
     assert second.settings == first.settings
-    assert second.left_out == first.left_out
+    assert second.lost == first.lost
     assert second.valid_rows == first.valid_rows
     assert all(isinstance(side.flat, np.memmap) for side in second.train.sides)
 
@@ -396,7 +398,7 @@ def test_pairs_too_long_on_either_side_are_left_out_and_counted(folder, monkeypa
     monkeypatch.setattr(prepare, "CHUNK", 4)  # several chunks, and one that is not full
     made = prepared(folder, train=UNEVEN, max_length=LIMIT)
     assert texts(made) == TRAIN
-    assert made.left_out == 2
+    assert made.lost.left_out == 2
     assert texts(prepared(folder, train=UNEVEN)) == UNEVEN
 
 
@@ -410,8 +412,26 @@ def test_texts_too_long_are_cut(folder, kind):
     assert [cut[i].tolist() for i in range(len(cut))] == [
         text[i][:4].tolist() for i in range(len(text))
     ]
-    assert len(made.train) == len(rows) and made.left_out == 0
+    assert len(made.train) == len(rows) and made.lost.left_out == 0
     assert cut.lengths.max() == 4 < text.lengths.max()
+
+
+@pytest.mark.parametrize("kind", ["classifier", "language-model", MASKED])
+def test_texts_that_are_cut_are_counted(folder, kind):
+    """Those of just the limit among them: an example does not tell what came behind it."""
+    options = {"hidden": 0.2} if kind == MASKED else {}
+    rows = LABELLED if kind == "classifier" else TRAIN
+    options |= {"kind": kind, "train": rows, "valid": rows[:5]}
+    lengths = prepared(folder, **options).train.sides[0].lengths
+    limit = int(np.median(lengths))
+    for _ in ("made", "found in the cache"):
+        made = prepared(folder, **options, max_length=limit)
+        expected = [
+            0 if kind == MASKED else int((n >= limit).sum()) for n in (lengths, lengths[:5])
+        ]
+        assert [made.lost.cut, made.valid_lost.cut] == expected
+        assert made.lost.left_out == made.valid_lost.left_out == 0
+    assert prepared(folder, **options).lost.cut == 0
 
 
 @given(length=st.integers(0, 60), longest=st.integers(1, 20))
@@ -432,8 +452,17 @@ def test_a_masked_language_model_reads_long_texts_to_their_end(folder, monkeypat
     whole, cut = (prepared(folder, **options, max_length=n) for n in (256, 8))
     assert len(whole.train) == len(rows) < len(cut.train)
     assert cut.train.sides[0].flat.tolist() == whole.train.sides[0].flat.tolist()
-    assert cut.train.sides[0].lengths.max() <= 8 and cut.left_out == 0
+    assert cut.train.sides[0].lengths.max() <= 8 and cut.lost.left_out == 0
     assert cut.valid.sides[0].flat.tolist() == whole.valid.sides[0].flat.tolist()
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_rows_to_validate_on_are_those_of_the_examples(folder, joint):
+    """A score of what is said and the loss are of the same pairs, and no text is refused later."""
+    options = {"joint_vocabulary": joint, "vocab_size": 60 if joint else 40}
+    made = prepared(folder, valid=UNEVEN[:11], max_length=LIMIT, **options)
+    assert made.valid_rows == texts(made, "valid") == TRAIN[:9]
+    assert made.valid_lost.left_out == 2 and made.lost.left_out == 0
 
 
 def test_when_every_pair_is_too_long_the_limit_is_named(folder):
@@ -552,6 +581,50 @@ def test_a_label_that_training_never_showed_is_named_with_file_and_line(folder):
     assert "'superb'" in error.why
     made = prepare.prepare(settings.replace(data={"skip_bad": True}))
     assert len(made.valid) == len(made.valid_rows) == 2
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_bad_rows_of_either_text_are_told(folder, split):
+    """Also when all is in the cache, which once did not remember those to validate on."""
+    rows = {"train": TRAIN, "valid": VALID}
+    rows[split] = [("a dog", " "), *rows[split]]
+    for _ in ("made", "found in the cache"):
+        made = prepared(folder, **rows, skip_bad=True)
+        lost = {"train": made.lost, "valid": made.valid_lost}
+        assert lost.pop(split).bad_rows == f"{len(rows[split])} rows read, 1 bad (empty: 1)"
+        assert [other.bad_rows for other in lost.values()] == [""]
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+@pytest.mark.parametrize("kind", ["translator", "classifier", "language-model", MASKED])
+def test_as_many_files_as_the_model_reads_or_none(folder, split, kind):
+    needed = 1 if "language-model" in kind else 2
+    rows = {"train": TRAIN, "valid": VALID}
+    files = {name: write_sides(folder, name, rows[name])[:needed] for name in rows}
+    files[split] = write_sides(folder, split, [row * 2 for row in rows[split]])[: 3 - needed]
+    data = {"name": "files", **files, "hidden": 0.2}
+    error = refusal(DataError, RunSettings.of(model={"kind": kind, "vocab_size": 60}, data=data))
+    assert f"data.{split} has {3 - needed} columns, and a {kind} reads {needed}" in error.what
+    assert files[split][0] in error.what and "a text" in error.why
+    assert error.remedy.startswith("Name a file for a text")
+
+
+@pytest.mark.parametrize("kind", ["translator", "classifier"])
+@pytest.mark.parametrize("columns", [["1"], ["1", "2", "1"]], ids=len)
+def test_as_many_columns_of_a_table_as_the_model_reads(folder, kind, columns):
+    table = {name: write_table(folder, name, LABELLED) for name in ("train", "valid")}
+    data = {"name": "files", **table, "columns": columns}
+    error = refusal(DataError, RunSettings.of(model={"kind": kind}, data=data))
+    assert f"has {len(columns)} columns, and a {kind} reads 2" in error.what
+
+
+@pytest.mark.parametrize("place", ["missing", "folder"])
+def test_a_file_that_cannot_be_read_is_named(folder, place):
+    (folder / "folder").mkdir()
+    settings = settings_for(folder)
+    settings = settings.replace(data={"train": [str(folder / place), settings.data.train[1]]})
+    error = refusal(DataError, settings)
+    assert f"{folder / place} cannot be read" in error.what and "Check its name" in error.remedy
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])

@@ -3,8 +3,11 @@
 from unicodedata import normalize
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from glassformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from glassformer.data import tokenizer as tokenizer_module
+from glassformer.data.tokenizer import BOS, EOS, LONGEST, PAD, UNK, Tokenizer
 from glassformer.errors import DataError
 
 TEXT = [
@@ -91,6 +94,28 @@ def test_what_goes_wrong_with_the_sentences_is_told_as_it_is():
 def test_sentences_may_come_from_a_generator():
     streamed = Tokenizer.train((text for text in TEXT * 10), LARGER["bpe"])
     assert streamed.fingerprint == learned("bpe").fingerprint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("long", [f"{'dog ' * 2_000}wx", "é" * LONGEST + "wx"], ids=["words", "é"])
+def test_a_long_text_is_learned_from_to_its_end(kind, long):
+    """Of itself sentencepiece passes over it."""
+    tokenizer = Tokenizer.train([*TEXT * 10, long], LARGER[kind], kind)
+    assert UNK not in tokenizer.encode(["wx é"])[0]
+    assert UNK in learned(kind).encode(["wx"])[0]
+
+
+@given(st.text(alphabet="a é日🙂", max_size=60), st.integers(4, 30))
+def test_what_is_too_long_is_cut_at_spaces_and_not_within_characters(text, longest):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer_module, "LONGEST", longest)
+        pieces = list(tokenizer_module._short([text]))
+    assert "".join(pieces) == text
+    assert all(len(piece.encode()) <= longest for piece in pieces)
+    if len(text.encode()) <= longest:
+        assert pieces == [text]
+    for piece in pieces[:-1]:
+        assert piece.endswith(" ") or " " not in piece[1:]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -63,14 +63,15 @@ def tiny(**sections: Mapping[str, Any]) -> Prepared:
 
 
 def text(folder: Path, **sections: Mapping[str, Any]) -> RunSettings:
-    """Settings of a run on text files, which are written to `folder`."""
+    """Settings of a run on text files, which are written to `folder`; of English for one text."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, pairs in {"train": PAIRS[12:], "valid": PAIRS[:12]}.items():
         for side, language in enumerate(("en", "fr")):
             lines = "".join(f"{pair[side]}\n" for pair in pairs)
             (folder / f"{name}.{language}").write_text(lines)
+    one = "language-model" in sections.get("model", {}).get("kind", "")
     files = {
-        name: [str(folder / f"{name}.en"), str(folder / f"{name}.fr")]
+        name: [str(folder / f"{name}.{language}") for language in ("en", "fr")[: 1 if one else 2]]
         for name in ("train", "valid")
     }
     base = TINY.replace(data={"name": "files", **files}, model={"vocab_size": 60})

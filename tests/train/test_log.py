@@ -3,11 +3,12 @@
 import json
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from glassformer.errors import MissingPackageError
+from glassformer.errors import CheckpointError, MissingPackageError
 from glassformer.train.log import Log, read
 
 
@@ -64,6 +65,28 @@ def test_half_a_last_line_is_none(tmp_path, rest):
     assert steps(tmp_path) == [1, 2]
     logged(tmp_path, 2, {"step": 3})
     assert steps(tmp_path) == [1, 2, 3]
+
+
+def test_a_place_that_cannot_be_a_folder_is_one_clear_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(CheckpointError, match="could not be written") as caught:
+            logged(folder, 0)
+        assert f"The log {folder / 'log.jsonl'}" in caught.value.what
+
+
+def test_killed_as_it_begins_a_resumed_run_has_lost_no_record(tmp_path, monkeypatch):
+    def killed(self, text):
+        self.open("w").close()
+        raise KeyboardInterrupt
+
+    logged(tmp_path, 0, {"step": 1}, {"step": 2})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "write_text", killed)
+        logged(tmp_path, 2)
+    assert steps(tmp_path) == [1, 2]
+    logged(tmp_path, 2, {"step": 3})
+    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
 
 
 RECORDS = [{"step": i, "loss": i / 4, "labels": 10 * i, "note": "text"} for i in (1, 2, 3)]

@@ -188,6 +188,15 @@ def test_the_schedule_ends_with_the_minutes_if_they_end_first(
     assert len(rates) == 30 and rates[-1] < 0.1
 
 
+def test_minutes_without_end_end_nothing(tmp_path: Path) -> None:
+    trained(tiny(train={"schedule": "cosine"}), tmp_path / "none")
+    run, reason = trained(
+        tiny(train={"schedule": "cosine", "max_minutes": float("inf")}), tmp_path / "inf"
+    )
+    assert reason == f"{run.settings.train.max_steps} updates"
+    assert curve(tmp_path / "inf") == curve(tmp_path / "none")
+
+
 @pytest.mark.parametrize(
     ("metric", "scores", "ended", "best"),
     [

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from jaxtyping import config as jaxtyping
 
 from glassformer.data.prepare import Prepared, prepare
 from glassformer.errors import CheckpointError
-from glassformer.train.distributed import ALONE
-from glassformer.train.loop import start, train
-from train.runs import assert_same_bits, latest, steps, text, tiny, trained, unexpected
+from glassformer.train.distributed import ALONE, World
+from glassformer.train.loop import check_same_place, start, train
+from train.runs import TINY, assert_same_bits, latest, steps, text, tiny, trained, unexpected
 
 STEPS = 10  # six updates an epoch, a validation after every fourth and at the end
 STOPS = {
@@ -204,6 +205,54 @@ def test_a_model_of_another_shape_is_refused(tmp_path: Path) -> None:
     trained(tiny(train={"max_steps": 2}), tmp_path)
     with pytest.raises(CheckpointError, match="of another model"):
         trained(tiny(model={"d_ff": 24}), tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"n_heads": 2}, {"n_heads": 4}),
+        ({"positions": "rope"}, {"positions": "alibi"}),
+        ({"positions": "relative-bucketed"}, {"max_distance": 64}),
+        ({"feed_forward": "relu"}, {"feed_forward": "gelu"}),
+        ({"pad_id": 0}, {"pad_id": 1}),
+        ({"pooling": "mean"}, {"pooling": "max"}),
+    ],
+    ids=str,
+)
+def test_weights_that_would_mean_something_else_are_refused(
+    tmp_path: Path, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """No shape would tell."""
+    trained(tiny(model=before, train={"max_steps": 2}), tmp_path)
+    ((name, value),) = after.items()
+    with pytest.raises(CheckpointError) as caught:
+        trained(tiny(model={**before, **after}), tmp_path, resume=True)
+    assert caught.value.what.startswith(f"model.{name} = {value!r}, and was ")
+    assert "start a new run" in caught.value.remedy
+
+
+def test_other_labels_of_the_same_number_are_refused(tmp_path: Path) -> None:
+    settings = TINY.replace(data={"labels": ["bad", "good"]}, train={"max_steps": 2})
+    trained(prepare(settings), tmp_path)
+    with pytest.raises(CheckpointError, match=r"data\.labels = \('good', 'bad'\), and was"):
+        other = settings.replace(data={"labels": ["good", "bad"]})
+        trained(prepare(other), tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(("step", "goes_on"), [(2, True), (1, False), (4, False)])
+def test_processes_that_have_read_other_checkpoints_do_not_go_on(
+    tmp_path: Path, step: int, goes_on: bool
+) -> None:
+    """The other one of two has read `step`; each must find out, or one would wait for ever."""
+
+    class Two(World):
+        def sum(self, *values: float) -> list[float]:
+            return [mine + other for mine, other in zip(values, (step, step**2), strict=True)]
+
+    trained(tiny(train={"max_steps": 2}), tmp_path)
+    for rank in (0, 1):
+        with nullcontext() if goes_on else pytest.raises(CheckpointError, match="read update 2"):
+            check_same_place(latest(tmp_path), Two(rank, 2))
 
 
 @pytest.mark.parametrize(("before", "after"), [("adamw", "muon"), ("muon", "adamw")])

@@ -179,7 +179,7 @@ def test_it_begins_with_exactly_that_encoder_and_those_subwords(
 def alone(data: Prepared) -> Prepared:
     """The same data for a run that starts from none."""
     settings = data.settings.replace(train={"start_from": None})
-    return Prepared(settings, data.train, data.valid, data.valid_rows, data.tokenizers, 0)
+    return Prepared(settings, data.train, data.valid, data.valid_rows, data.tokenizers)
 
 
 def test_another_checkpoint_than_the_best_can_be_named(tmp_path: Path, words: Path) -> None:

@@ -29,6 +29,21 @@ def test_it_passes_and_says_where_it_interrupted(settings: dict[str, Any]) -> No
         assert f"after {stop} updates" in notice and f"same bits after {STEPS}" in notice
 
 
+@pytest.mark.parametrize(
+    ("schedule", "minutes", "noted"),
+    [("cosine", 5.0, 1), ("linear", 5.0, 1), ("inverse-sqrt", 5.0, 0), ("cosine", None, 0)],
+)
+def test_it_says_when_the_clock_has_a_say_in_the_rates(
+    schedule: str, minutes: float | None, noted: int
+) -> None:
+    said: list[str] = []
+    verify_resume(tiny(train={"schedule": schedule, "max_minutes": minutes}), said.append)
+    assert len(said) == noted + len(STOPS)
+    for note in said[:noted]:
+        assert f"train.schedule = {schedule!r}" in note and "train.max_minutes" in note
+        assert "proven is the run without that limit" in note
+
+
 def forget_the_optimiser(saved: Any, model: Any, optimizers: Any) -> Any:
     position = restore(saved, model, optimizers)
     for optimizer in optimizers:

@@ -15,6 +15,7 @@ PANELS = {
     "learning rate": ("learning_rate",),
     "labels a second": ("labels_per_second",),
 }
+COLOURS, STROKES = 10, ("-", "--", ":", "-.")  # matplotlib's, and what tells the next ten apart
 NAMES = {"train_loss": "training", "valid_loss": "validation", "valid_bleu": "BLEU"}
 
 
@@ -32,8 +33,8 @@ def draw(places: Sequence[Path], path: Path) -> None:
     figure = picture.new_figure(11, 6.5)
     for axes, (title, names) in zip(figure.subplots(2, 2).flat, PANELS.items(), strict=True):
         for number, (place, records) in enumerate(logs.items()):
-            for name in names:
-                _line(axes, records, name, number, place if len(logs) > 1 else None)
+            for nth, name in enumerate(names, 2 * number):  # two a panel at most
+                _line(axes, records, name, nth, place if len(logs) > 1 else None)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("minutes")
         axes.set_xlim(left=0)
@@ -43,16 +44,16 @@ def draw(places: Sequence[Path], path: Path) -> None:
     picture.save(figure, path)
 
 
-def _line(axes: Any, records: list[Record], name: str, number: int, place: Path | None) -> None:
+def _line(axes: Any, records: list[Record], name: str, nth: int, place: Path | None) -> None:
     points = [(r["seconds"] / 60, r[name]) for r in records if name in r]
     if not points:
         return
     label = NAMES.get(name, name.removeprefix(SCORE).replace("_", " "))
-    judged = name.startswith(SCORE)
     axes.plot(
         *zip(*points, strict=True),
-        ".-" if judged else "-",
+        marker="." if name.startswith(SCORE) else "",
+        ls=STROKES[nth // COLOURS % len(STROKES)],
         lw=1,
-        color=f"C{2 * number + judged}",
+        color=f"C{nth % COLOURS}",
         label=f"{place}: {label}" if place else label,
     )

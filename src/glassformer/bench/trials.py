@@ -18,7 +18,8 @@ def claim(folder: Path, settings: RunSettings) -> bool:
     Tells whether there is something to resume.
     """
     check_claim(folder, settings)
-    folder.mkdir(parents=True, exist_ok=True)
+    with one_clear_error(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
     _write(folder / RECIPE, settings.to_toml())
     return bool(RunFolder(folder).steps())
 

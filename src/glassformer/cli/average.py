@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli.train import say
+
 
 def average(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
@@ -15,7 +17,7 @@ def average(
     from glassformer import checkpoint
     from glassformer.errors import CheckpointError
 
-    steps = checkpoint.RunFolder(run).steps()[-last:]
+    steps = checkpoint.RunFolder(run).last(last)
     if not steps:
         raise CheckpointError(
             f"{run} holds no checkpoint.",
@@ -24,6 +26,9 @@ def average(
         )
     newest = checkpoint.read(steps[-1])
     averaged = checkpoint.Checkpoint(newest.settings, checkpoint.average(steps), newest.tokenizers)
+    if len(steps) < last:
+        keep = newest.settings.train.keep
+        say(f"{len(steps)} of the last {last} checkpoints are there: train.keep = {keep}")
     place = into or run / "averaged"
     checkpoint.write(averaged, place)
     print(f"the average of {', '.join(step.name for step in steps)}: {place}")

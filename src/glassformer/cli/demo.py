@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli.train import carry_out, read_recipe, say
+from glassformer.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from glassformer.pipeline import Translator
@@ -64,8 +65,11 @@ def show(translator: "Translator", run: Path) -> None:
     gold, words = pair.alignment, (pair.source_words, pair.target_words)
     title = f"{head}: {len(links & gold)} of {len(gold)} true links, {len(links)} found"
     picture = run / "alignment.png"
-    save(links_figure(attention, links, *words, title, gold), picture)
-    print(f"its attention beside the true alignment: {picture}\n")
+    try:
+        save(links_figure(attention, links, *words, title, gold), picture)
+        print(f"its attention beside the true alignment: {picture}\n")
+    except MissingPackageError as error:  # the only thing here that needs it
+        print(f"no picture of its attention: {error.what} {error.remedy}\n")
     print(NEXT.format(run=run))
 
 

@@ -1,6 +1,7 @@
 """`glassformer train`: a recipe carried out."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,12 +103,22 @@ def say(text: str) -> None:
 def _say_of(data: "Prepared") -> None:
     sizes = ", ".join(f"{side} {len(t):,}" for side, t in data.tokenizers.items())
     say(f"{len(data.train):,} examples to train on, {len(data.valid):,} to validate on")
-    if data.bad_rows:
-        say(f"bad rows skipped: {data.bad_rows}")
-    if data.left_out:
-        say(f"{data.left_out:,} longer than {data.settings.data.max_length} subwords left out")
+    for fate, text in losses(data):
+        say(f"{fate}: {text}")
     if sizes:
         say(f"subwords: {sizes}")
+
+
+def losses(data: "Prepared") -> Iterator[tuple[str, str]]:
+    """What of the text is not in the examples: what became of it, and how much it was."""
+    longest = data.settings.data.max_length
+    for lost, purpose in ((data.lost, ""), (data.valid_lost, ", to validate on")):
+        if lost.bad_rows:
+            yield "skipped", f"{lost.bad_rows}{purpose}"
+        if lost.left_out:
+            yield "left out", f"{lost.left_out:,} longer than {longest} subwords{purpose}"
+        if lost.cut:
+            yield "cut", f"{lost.cut:,} of {longest} subwords or more{purpose}"
 
 
 def _evaluate(data: "Prepared") -> "Evaluate | None":

@@ -167,11 +167,17 @@ def _lines(path: Path) -> Iterator[str]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BufferedReader | GzipFile]:
-    """The bytes of a file, unpacked if it is gzipped; why it cannot be read, in one block."""
+    """The bytes of a file, unpacked if it is gzipped."""
+    with readable(path), path.open("rb") as file:
+        packed = file.peek(2).startswith(b"\x1f\x8b")
+        yield GzipFile(fileobj=file) if packed else file
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Why a file cannot be read, in one block."""
     try:
-        with path.open("rb") as file:
-            packed = file.peek(2).startswith(b"\x1f\x8b")
-            yield GzipFile(fileobj=file) if packed else file
+        yield
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",

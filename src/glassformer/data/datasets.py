@@ -251,12 +251,16 @@ def _made_of(sheet: Manifest, part: str) -> list[Path]:
 
 
 def _write(paths: Sequence[Path], rows: Iterable[Sequence[str]]) -> None:
-    """Gzipped files, one per column, that appear when all are whole."""
+    """Gzipped files, one per column, that appear when all are whole; by whichever process."""
     paths[0].parent.mkdir(parents=True, exist_ok=True)
+    parts = [part_of(path.with_name(f"{path.name}.{os.getpid()}")) for path in paths]
     with ExitStack() as stack:
-        files = [stack.enter_context(gzip.open(part_of(path), "wb", 6)) for path in paths]
-        for row in rows:
-            for file, text in zip(files, row, strict=True):
-                file.write(f"{text}\n".encode())
-    for path in paths:
-        put_in_place(part_of(path), path)
+        for part in parts:
+            stack.callback(part.unlink, missing_ok=True)
+        with ExitStack() as opened:
+            files = [opened.enter_context(gzip.open(part, "wb", 6)) for part in parts]
+            for row in rows:
+                for file, text in zip(files, row, strict=True):
+                    file.write(f"{text}\n".encode())
+        for part, path in zip(parts, paths, strict=True):
+            put_in_place(part, path)

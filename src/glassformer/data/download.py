@@ -1,7 +1,8 @@
 """One file over HTTP: resumed where it was cut, checked, and in place whole or not at all."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import file_digest
 from http import HTTPStatus
 from http.client import HTTPException
@@ -37,22 +38,42 @@ def fetch(
     run, goes on. `by_hand` is the place that the user is told of when there is no way to fetch it.
     """
     part, place = part_of(path), by_hand or str(path)
-    for attempt in range(1, attempts + 1):
-        try:
-            _go_on(url, part, progress, timeout)
-            break
-        except CUT as error:
-            if not _passing(error, part) or attempt == attempts:
-                raise _not_fetched(url, error, place) from None
-        except OSError as error:
-            raise DataError(
-                f"{part} cannot be written: {error.strerror}.",
-                f"It is to hold what comes from {url}.",
-                "Make room there, or set XDG_CACHE_HOME to a folder that can be written.",
-            ) from None
-        sleep(pause * 2 ** (attempt - 1))
-    _check(url, part, sha256)
-    put_in_place(part, path)
+    with _alone_in(path.parent):
+        if path.is_file() and sha256_of(path) == sha256:  # another process was faster
+            return
+        for attempt in range(1, attempts + 1):
+            try:
+                _go_on(url, part, progress, timeout)
+                break
+            except CUT as error:
+                if not _passing(error, part) or attempt == attempts:
+                    raise _not_fetched(url, error, place) from None
+            except OSError as error:
+                raise DataError(
+                    f"{part} cannot be written: {error.strerror}.",
+                    f"It is to hold what comes from {url}.",
+                    "Make room there, or set XDG_CACHE_HOME to a folder that can be written.",
+                ) from None
+            sleep(pause * 2 ** (attempt - 1))
+        _check(url, part, sha256)
+        put_in_place(part, path)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Only one process at a time goes on with what lies in a folder, where there are such locks.
+
+    It is the folder that is locked: the file comes, goes and is renamed.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError, ImportError):  # what cannot be written is told by whoever writes
+            from fcntl import LOCK_EX, flock
+
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            flock(descriptor, LOCK_EX)
+        yield
 
 
 def part_of(path: Path) -> Path:

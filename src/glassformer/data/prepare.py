@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from itertools import islice
@@ -19,13 +19,14 @@ from typing import Any
 from glassformer.config import DataSettings, RunSettings
 from glassformer.data import datasets, grammar, tasks
 from glassformer.data.batch import Examples
-from glassformer.data.corpus import Corpus, Row, TextFiles
+from glassformer.data.corpus import Corpus, Row, TextFiles, readable
 from glassformer.data.download import sha256_of
 from glassformer.data.ragged import Ragged, RaggedWriter
 from glassformer.data.tokenizer import PAD, Tokenizer
 from glassformer.errors import DataError, SettingsError
 
 CHUNK = 20_000  # rows tokenised at a time
+READS = {"translator": ("a text", "its translation"), "classifier": ("a text", "its label")}
 TEXT = "uint8"  # the bytes of a text, kept beside its subwords where these are drawn anew
 
 
@@ -39,6 +40,15 @@ class Text:
 
 
 @dataclass(frozen=True)
+class Lost:
+    """What of a text is not in its examples."""
+
+    left_out: int = 0  # pairs longer than max_length
+    cut: int = 0  # other texts as long as that or longer, whose rest is not read
+    bad_rows: str = ""  # skipped as asked
+
+
+@dataclass(frozen=True)
 class Prepared:
     """`settings` are those asked for with what was found out: the vocabulary's size, the labels."""
 
@@ -47,8 +57,8 @@ class Prepared:
     valid: Examples
     valid_rows: list[Row]  # the text of `valid`; empty for a task, which has none
     tokenizers: dict[str, Tokenizer]
-    left_out: int  # training examples longer than max_length
-    bad_rows: str = ""  # of the training text, skipped as asked
+    lost: Lost = Lost()
+    valid_lost: Lost = Lost()
 
 
 def prepare(
@@ -71,7 +81,8 @@ def prepare(
     few = Text(
         lambda: islice(valid.rows(), data.valid_examples), f"{valid.identity} {data.valid_examples}"
     )
-    (train_examples, lost), (valid_examples, _) = store(train), store(few, learning=False)
+    train_examples, lost = store(train)
+    valid_examples, valid_lost = store(few, learning=False)
     for split, examples in (("train", train_examples), ("valid", valid_examples)):
         if not len(examples):
             raise DataError(
@@ -80,7 +91,10 @@ def prepare(
                 "Raise data.max_length.",
             )
     rows = list(few.rows())
-    return Prepared(settings, train_examples, valid_examples, rows, tokenizers, **lost)
+    if valid_lost.left_out:
+        rows = _fitting(rows, settings, tokenizers)
+    valid_lost = replace(valid_lost, bad_rows=valid.bad_rows())  # as just read
+    return Prepared(settings, train_examples, valid_examples, rows, tokenizers, lost, valid_lost)
 
 
 def check(settings: RunSettings) -> None:
@@ -127,13 +141,18 @@ def find_text(settings: RunSettings, split: str) -> Text:
         return Text(rows, f"grammar {split} {count} {sha256(code).hexdigest()}")
     corpus = Corpus(_files(settings, split), skip_bad=data.skip_bad, labels=data.labels or None)
     files = corpus.files
-    digests = [sha256_of(path) for path in files.paths]
+    digests = list(map(_digest, files.paths))
     how = files.layout, files.columns, files.start, files.stop, data.skip_bad, data.labels
 
     def skipped() -> str:
         return str(corpus.report) if corpus.report.bad else ""
 
     return Text(lambda: corpus, f"{digests} {how}", skipped)
+
+
+def _digest(path: Path) -> str:
+    with readable(path):
+        return sha256_of(path)
 
 
 def _grammar_rows(split: str, count: int) -> Iterator[Row]:
@@ -154,12 +173,29 @@ def _files(settings: RunSettings, split: str) -> TextFiles:
             f"Set data.{split} = ['text.en', 'text.fr'], or one TSV, CSV or JSONL file.",
         )
     columns = tuple(int(c) if c.isdecimal() else c for c in data.columns)
-    return TextFiles(tuple(map(Path, paths)), columns)
+    files = TextFiles(tuple(map(Path, paths)), columns)
+    _check_columns(files, kind, split)
+    return files
+
+
+def _check_columns(files: TextFiles, kind: str, split: str) -> None:
+    """Of a table a language model reads the first column; a second file would lie unread."""
+    reads, count = READS.get(kind, ("a text",)), len(files.columns or files.paths)
+    if count != len(reads) and not (files.columns and kind not in READS):
+        raise DataError(
+            f"data.{split} has {count} columns, and a {kind} reads {len(reads)}: {files}.",
+            f"It reads {' and '.join(reads)}; a plain file is one column.",
+            f"Name a file for {' and one for '.join(reads)}, or a table and its data.columns.",
+        )
 
 
 def _sides(settings: RunSettings) -> tuple[str, ...]:
     """The sides that are text, by the names of their tokenizers."""
     return ("source", "target") if settings.model.kind == "translator" else ("source",)
+
+
+def _by_side(settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> list[Tokenizer]:
+    return [tokenizers.get("joint") or tokenizers[side] for side in _sides(settings)]
 
 
 def _tokenizers(train: Text, settings: RunSettings) -> dict[str, Tokenizer]:
@@ -204,11 +240,11 @@ def _stored(
     tokenizers: dict[str, Tokenizer],
     threads: int,
     learning: bool = True,
-) -> tuple[Examples, dict[str, Any]]:
+) -> tuple[Examples, Lost]:
     """The examples of a text, and what was lost on the way to them."""
     data, kind = settings.data, settings.model.kind
     drawn = learning and data.subword_sampling > 0
-    of_side = [tokenizers.get("joint") or tokenizers[side] for side in _sides(settings)]
+    of_side = _by_side(settings, tokenizers)
     identities = [tokenizer.fingerprint for tokenizer in of_side]
     made_of = f"{text.identity} {identities} {kind} {data.max_length} {data.labels} {drawn}"
     folder = _made(
@@ -217,7 +253,9 @@ def _stored(
     width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
     names = [*_sides(settings), *(["label"] if kind == "classifier" else [])]
     sides = tuple(Ragged.open(folder / f"{name}.{width}") for name in names)
-    lost = json.loads((folder / "lost.json").read_text())
+    in_parts = kind in ("classifier", "language-model")
+    cut = int((sides[0].lengths >= data.max_length).sum()) if in_parts else 0
+    lost = Lost(cut=cut, **json.loads((folder / "lost.json").read_text()))
     hidden = data.hidden if learning or kind == "masked-language-model" else 0.0
     if not drawn:
         return Examples(kind, sides, hidden=hidden), lost
@@ -279,7 +317,7 @@ def _tokenise(
         while chunk := list(islice(rows, CHUNK)):
             columns = list(zip(*chunk, strict=True))
             ids = [t.encode(c, threads) for t, c in zip(of_side, columns, strict=False)]
-            fits = [max(map(len, row)) <= data.max_length for row in zip(*ids, strict=True)]
+            fits = _fits(ids, data.max_length)
             if kind == "masked-language-model":
                 ids = [[piece for row in ids[0] for piece in _pieces(row, data.max_length)]]
             elif kind != "translator":
@@ -296,6 +334,18 @@ def _tokenise(
                 label_of.append([data.labels.index(row[-1])] for row in chunk)
     lost = {"left_out": left_out, "bad_rows": text.bad_rows()}
     (folder / "lost.json").write_text(json.dumps(lost))
+
+
+def _fits(ids: list[list[list[int]]], longest: int) -> list[bool]:
+    """Of each row, whether every side does."""
+    return [max(map(len, row)) <= longest for row in zip(*ids, strict=True)]
+
+
+def _fitting(rows: list[Row], settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> list[Row]:
+    """The pairs that `_tokenise` makes examples of."""
+    of_side = zip(_by_side(settings, tokenizers), zip(*rows, strict=True), strict=True)
+    ids = [tokenizer.encode(column) for tokenizer, column in of_side]
+    return [row for row, fit in zip(rows, _fits(ids, settings.data.max_length), strict=True) if fit]
 
 
 def _pieces(row: list[int], longest: int) -> Iterator[list[int]]:
@@ -339,4 +389,4 @@ def _prepare_task(settings: RunSettings) -> Prepared:
 
     settings = settings.replace(model=model.model_dump())
     train, valid = examples(0, data.examples), examples(1, data.valid_examples)
-    return Prepared(settings, train, valid, [], {}, 0)
+    return Prepared(settings, train, valid, [], {})

@@ -11,6 +11,7 @@ import sentencepiece
 from glassformer.errors import DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+LONGEST = 4_192  # bytes of a text that sentencepiece learns from: longer ones it passes over
 Kind = Literal["bpe", "unigram"]
 
 
@@ -42,7 +43,7 @@ class Tokenizer:
         failed: list[Exception] = []
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_remembering(sentences, failed),
+                sentence_iterator=_remembering(_short(sentences), failed),
                 model_writer=written,
                 vocab_size=vocab_size,
                 model_type=kind,
@@ -106,6 +107,25 @@ class Tokenizer:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where in `text` each of its subwords stands, as characters from and to."""
         return self._pieces.encode(text, out_type="offset_mapping")["offsets"]
+
+
+def _short(sentences: Iterable[str]) -> Iterator[str]:
+    for sentence in sentences:
+        yield from [sentence] if len(sentence) <= LONGEST // 4 else _pieces(sentence.encode())
+
+
+def _pieces(text: bytes) -> Iterator[str]:
+    """A text whole, or what is too long of it cut at spaces; anywhere where there is none."""
+    begin = 0
+    while len(text) - begin > LONGEST:
+        end = text.rfind(b" ", begin + 1, begin + LONGEST) + 1
+        if not end:
+            end = begin + LONGEST
+            while text[end] & 0xC0 == 0x80:  # within a character
+                end -= 1
+        yield text[begin:end].decode()
+        begin = end
+    yield text[begin:].decode()
 
 
 def _remembering(sentences: Iterable[str], failed: list[Exception]) -> Iterator[str]:

@@ -21,13 +21,16 @@ class Log:
         self, folder: Path, step: int, tensorboard: bool, report: Callable[[Record], None]
     ) -> None:
         self.path, self._report = folder / "log.jsonl", report
-        folder.mkdir(parents=True, exist_ok=True)
-        kept = [record for record in read(self.path) if record["step"] <= step]
-        self.path.write_text("".join(map(_line, kept)))
+        with one_clear_error(f"The log {self.path}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            kept = [record for record in read(self.path) if record["step"] <= step]
+            fresh = self.path.with_name(f"{self.path.name}.partial")
+            fresh.write_text("".join(map(_line, kept)))
+            fresh.replace(self.path)  # a crash leaves the old one or the new one
         self._board = _tensorboard(folder, step) if tensorboard else None
 
     def write(self, record: Record) -> None:
-        with one_clear_error(f"The log {self.path.name}"), self.path.open("a") as file:
+        with one_clear_error(f"The log {self.path}"), self.path.open("a") as file:
             file.write(_line(record))
         self._report(record)
         if self._board is not None:

@@ -74,6 +74,7 @@ def start(
     model = build(settings.model)
     saved = RunFolder(folder).newest(notice) if resume else None
     if saved is not None:
+        check_same_place(saved, world)
         check_same_run(saved, data)
         set_weights(model, saved.weights)
     elif before := origin(settings):
@@ -93,6 +94,7 @@ def start(
 
 
 UNTOLD = ("n_heads", "positions", "max_distance", "feed_forward")  # by the shapes of weights
+UNTOLD_OF_A_RUN = (*UNTOLD, "pooling", "pad_id")
 
 
 def check_origin(before: Checkpoint, data: Prepared) -> None:
@@ -116,13 +118,24 @@ def check_origin(before: Checkpoint, data: Prepared) -> None:
 
 
 def check_same_run(saved: Checkpoint, data: Prepared) -> None:
-    """A run goes on with its own subwords and its own kind of optimiser, or not at all."""
+    """A run goes on with its own optimiser, meaning of its weights, and subwords, or not at all."""
     kinds = saved.settings.train.optimizer, data.settings.train.optimizer
     if kinds[0] != kinds[1]:
         raise CheckpointError(
             f"The run was trained by {kinds[0]}, and is now to go on with {kinds[1]}.",
             "An optimiser needs the state that it has built up.",
             f"Set train.optimizer = {kinds[0]!r}, or start a new run.",
+        )
+    there, here = (
+        {f"model.{name}": getattr(s.model, name) for name in UNTOLD_OF_A_RUN}
+        | {"data.labels": s.data.labels}
+        for s in (saved.settings, data.settings)
+    )
+    if changed := [name for name in there if there[name] != here[name]]:
+        raise CheckpointError(
+            "; ".join(f"{n} = {here[n]!r}, and was {there[n]!r} so far" for n in changed) + ".",
+            "The weights of the run mean what they meant with what was.",
+            "Go on with the settings and the labels of before, or start a new run.",
         )
     before, now = (
         {side: tokenizer.fingerprint for side, tokenizer in tokenizers.items()}
@@ -133,6 +146,19 @@ def check_same_run(saved: Checkpoint, data: Prepared) -> None:
             "The subwords of the data are not those that the run was trained with.",
             "Its weights would be read with the wrong vocabulary: the training text has changed.",
             "Go on with the text of before, or start a new run.",
+        )
+
+
+def check_same_place(saved: Checkpoint, world: World) -> None:
+    """Every process has read a checkpoint: the same one, or none of them goes on."""
+    assert saved.training is not None, "runs save their state"
+    step = saved.training.values["position"]["step"]
+    total, squares = world.sum(step, step**2)
+    if world.size * squares != total**2:  # known to each of them, so that none waits for another
+        raise CheckpointError(
+            f"The processes would not go on together: this one has read update {step:,}.",
+            "Each reads the newest checkpoint in the run's folder, and found another one there.",
+            "Put the run's folder where all the machines see it, or copy it to each of them.",
         )
 
 
@@ -191,12 +217,15 @@ def ending(run: Run) -> str | None:
 
 
 def last_step(run: Run) -> int:
-    """The update that a falling schedule ends with: the last by number, or by time at this pace."""
+    """The update that a falling schedule ends with: the last by number, or by time at this pace.
+
+    By time the rates follow the clock, and no two runs are the same to the bit.
+    """
     s, at, world = run.settings.train, run.position, run.world
     if s.max_minutes is None or at.step == 0:
         return s.max_steps
     (seconds,) = world.sum(at.seconds if world.leads else 0.0)  # one clock for all processes
-    return min(s.max_steps, ceil(at.step * 60 * s.max_minutes / seconds))
+    return ceil(min(s.max_steps, at.step * 60 * s.max_minutes / seconds))
 
 
 def updates(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:

@@ -39,6 +39,7 @@ SCHEDULES = {
     "linear": linear,
     "constant": constant,
 }
+FALLING = ("cosine", "linear")  # that end with the last step, and so must know it
 
 
 def factor(name: str, step: int, warmup: int, total: int) -> float:

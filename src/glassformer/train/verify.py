@@ -14,22 +14,29 @@ from glassformer.errors import TrainingError
 from glassformer.train.distributed import ALONE
 from glassformer.train.log import Record
 from glassformer.train.loop import start, train
+from glassformer.train.schedule import FALLING
 
 STEPS, STOPS = 8, (3, 4, 5)  # a validation falls on every fourth update
 
 
 def verify_resume(data: Prepared, notice: Callable[[str], None]) -> None:
     """Train a few updates in one go, then again with interruptions: before, at and after a save."""
+    s = data.settings.train
     quick: dict[str, object] = {
         "log_every": 1,
         "validate_every": 4,
         "keep": STEPS,
         "tensorboard": False,
-        "max_steps": max(data.settings.train.max_steps, STEPS + 1),  # too short proves nothing
+        "max_steps": max(s.max_steps, STEPS + 1),  # too short proves nothing
         "max_minutes": None,
         "target": None,
     }
-    if data.settings.train.metric == "bleu":  # which takes its time, and no part in resuming
+    if s.max_minutes is not None and s.schedule in FALLING:
+        notice(
+            f"train.schedule = {s.schedule!r} ends with train.max_minutes, so its rates follow the "
+            "clock, and no two runs have the same; proven is the run without that limit"
+        )
+    if s.metric == "bleu":  # which takes its time, and no part in resuming
         quick["metric"] = "loss"
     data = replace(data, settings=data.settings.replace(train=quick))
     with TemporaryDirectory() as folder:
