@@ -14,7 +14,7 @@ from glassformer.config import ModelSettings, RunSettings
 from glassformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from glassformer.decode import packed
 from glassformer.decode.packed import PackedLinear, can_pack
-from glassformer.decode.search import Hypothesis, SearchOptions
+from glassformer.decode.search import Hypothesis, SearchOptions, search
 from glassformer.errors import CheckpointError, DataError, InputError, SettingsError
 from glassformer.model.build import build
 from glassformer.pipeline import (
@@ -186,6 +186,12 @@ def test_options_of_the_search_are_passed_on_and_checked(translator):
         translator.translate(ENGLISH[1], sample=True, seed=seed, max_length=9) for seed in range(4)
     ]
     assert len(set(sampled)) > 1
+    begun = translator.translate(TEXTS[:2], prefixes=["un", "deux"], max_length=9)
+    assert [text[:2] for text in begun] == ["un", "de"]
+    drawn = {"sample": True, "max_length": 9}
+    assert translator.translate(TEXTS, **drawn)[2] == translator.translate(
+        TEXTS[2], first=2, **drawn
+    )
     with pytest.raises(SettingsError, match="beam_size = 0"):
         translator.translate("tea", 0)
     with pytest.raises(TypeError, match="beam_width"):
@@ -293,6 +299,25 @@ def test_the_score_of_a_translation_is_what_the_search_gives_it():
         ((score, _),) = translator.score([text], [wanted])
         assert itself.text == wanted
         assert itself.log_probability == pytest.approx(score, abs=1e-5)
+
+
+def test_an_answer_is_scored_again_by_its_ids_however_it_is_spelt(translator):
+    (found,) = translator.n_best(TEXTS[1:2], SearchOptions(sample=True, n_best=40, max_length=9))
+    whole = [one for one in found if one.complete]
+    assert any(translator.target_tokenizer.encode([one.text])[0] != one.ids for one in whole)
+    texts = TEXTS[1:2] * len(whole)
+    scored = translator.score([*texts, "tea"], [*(one.ids for one in whole), FRENCH[0]])
+    for one, (score, length) in zip(whole, scored, strict=False):
+        assert score == pytest.approx(one.log_probability, abs=1e-5)
+        assert length == len(one.ids) + 1
+    ((score, length),) = translator.score(["tea"], FRENCH[:1])
+    assert scored[-1] == (pytest.approx(score, abs=1e-5), length)
+
+
+def test_an_answer_tells_whether_it_was_cut(translator):
+    (found,) = translator.n_best(TEXTS[1:2], SearchOptions(sample=True, n_best=40, max_length=9))
+    assert {one.complete for one in found} == {True, False}
+    assert all(one.complete == (len(one.ids) < 9) for one in found)
 
 
 def test_an_empty_target_is_its_end_alone(translator):
@@ -415,6 +440,21 @@ def test_what_is_drawn_for_a_prompt_does_not_depend_on_those_behind_it(generator
     assert "a" + told == together[2]
     assert [generator.generate(prompts[:1], max_length=16)] == [together[:1]]
     assert generator.generate(prompts[0], max_length=16) == together[0]
+
+
+def test_prompts_are_answered_in_batches_within_their_budget(generator, monkeypatch):
+    prompts, shapes = ["the old cat sees", "", "a", *ENGLISH] * 2, []
+    options = SearchOptions(sample=True, n_best=2, max_length=24)
+    expected = generator.n_best(prompts, options)
+
+    def watched(model, source, bos, eos, options, prefixes, numbers):
+        shapes.append((len(prefixes), 1 + max(map(len, prefixes))))
+        return search(model, source, bos, eos, options, prefixes, numbers)
+
+    monkeypatch.setattr(pipeline, "search", watched)
+    found = generator.n_best(prompts, options, batch_tokens=40)
+    assert [[t.ids for t in one] for one in found] == [[t.ids for t in one] for one in expected]
+    assert len(shapes) > 1 and all(n == 1 or 2 * n * width <= 40 for n, width in shapes)
 
 
 def test_a_generator_can_search_for_the_likeliest_instead(generator):

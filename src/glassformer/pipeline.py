@@ -32,6 +32,7 @@ from glassformer.model.init import Unset
 from glassformer.model.transformer import LanguageModel, Transformer
 from glassformer.quantize import SCALE, is_quantised
 
+OF_N_BEST = ("prefixes", "batch_tokens", "truncate", "first")  # no options of the search itself
 BATCH_TOKENS = 4_096  # cells of a batch, each hypothesis of a beam counted
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # a character spelt in bytes of which more may come
 Ids = list[int]
@@ -47,6 +48,7 @@ class Translation:
     score: float  # what answers are ranked by: the log-probability over the length penalty
     log_probability: float
     ids: Ids
+    complete: bool = True  # False: cut off at its greatest length before the end
 
 
 class Translator:
@@ -97,11 +99,11 @@ class Translator:
         """One text or many, answers in the order of the questions.
 
         `split` cuts each text into sentences and joins their translations. `options` are those of
-        `SearchOptions` and of `n_best`.
+        `SearchOptions` and of `n_best`, to which a sentence that was cut out is a text of its own.
         """
         texts = [text] if isinstance(text, str) else list(text)
         parts = [sentences(one) if split else [one] for one in texts]
-        rest = {name: options.pop(name) for name in ("batch_tokens", "truncate") if name in options}
+        rest = {name: options.pop(name) for name in OF_N_BEST if name in options}
         asked = SearchOptions(beam_size=beam_size, **options)
         found = iter(self.n_best([part for one in parts for part in one], asked, **rest))
         answers = [" ".join(filter(None, (next(found)[0].text for _ in one))) for one in parts]
@@ -135,23 +137,24 @@ class Translator:
             return [_translations(self.target_tokenizer, hypotheses) for hypotheses in found]
 
         nothing = [Translation("", 0.0, 0.0, [])]
-        width = options.n_best if options.sample else options.beam_size
-        return _in_batches(sources, batch_tokens // width, answer, nothing)
+        return _in_batches(sources, batch_tokens // _width(options), answer, nothing)
 
     def score(
         self,
         texts: Sequence[str],
-        targets: Sequence[str],
+        targets: Sequence[str | Ids],
         *,
         batch_tokens: int = BATCH_TOKENS,
         truncate: bool = False,
     ) -> list[tuple[float, int]]:
         """The log-probability of each target as the translation of its text, and its length.
 
-        Both count the mark of the end.
+        Both count the mark of the end. A target is a text, or the ids of a `Translation`: a model
+        may spell a text in other subwords than the tokenizer would.
         """
         sources = _read(self.source_tokenizer, texts, self.max_length, truncate)
-        wanted = self.target_tokenizer.encode(targets)
+        spelt = iter(self.target_tokenizer.encode([t for t in targets if isinstance(t, str)]))
+        wanted = [next(spelt) if isinstance(target, str) else target for target in targets]
         _check_counts(texts, wanted, "targets")
 
         def answer(indices: Ids) -> list[tuple[float, int]]:
@@ -200,14 +203,23 @@ class Generator:
         return texts[0] if isinstance(prompt, str) else texts
 
     def n_best(
-        self, prompts: Sequence[str], options: SearchOptions, *, first: int = 0
+        self,
+        prompts: Sequence[str],
+        options: SearchOptions,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        first: int = 0,
     ) -> list[list[Translation]]:
         """For each prompt the answers, the best first; `first` is the first one's number."""
-        if not prompts:
-            return []
         begun = self.tokenizer.encode(prompts)
-        found = search(self.model, None, BOS, EOS, options, begun, range(first, first + len(begun)))
-        return [_translations(self.tokenizer, hypotheses) for hypotheses in found]
+
+        def answer(indices: Ids) -> list[list[Translation]]:
+            begin, numbers = [begun[i] for i in indices], [first + i for i in indices]
+            found = search(self.model, None, BOS, EOS, options, begin, numbers)
+            return [_translations(self.tokenizer, hypotheses) for hypotheses in found]
+
+        rows = [[BOS, *ids] for ids in begun]
+        return _in_batches(rows, batch_tokens // _width(options), answer, [])
 
     def stream(self, prompt: str = "", *, number: int = 0, **options: Any) -> Iterator[str]:
         """What follows the prompt, piece by piece as it is made."""
@@ -314,6 +326,11 @@ def _check_counts(texts: Sequence[str], others: Sequence[Ids], what: str) -> Non
         )
 
 
+def _width(options: SearchOptions) -> int:
+    """Hypotheses of a text, side by side."""
+    return options.n_best if options.sample else options.beam_size
+
+
 def _in_batches(
     rows: Sequence[Ids], budget: int, answer: Callable[[Ids], list[T]], nothing: T
 ) -> list[T]:
@@ -330,7 +347,8 @@ def _in_batches(
 
 def _translations(tokenizer: Tokenizer, hypotheses: list[Hypothesis]) -> list[Translation]:
     return [
-        Translation(tokenizer.decode(h.ids), h.score, h.log_probability, h.ids) for h in hypotheses
+        Translation(tokenizer.decode(h.ids), h.score, h.log_probability, h.ids, h.complete)
+        for h in hypotheses
     ]
 
 

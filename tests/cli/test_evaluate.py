@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from glassformer import checkpoint
 from glassformer.checkpoint import Checkpoint, weights_of
 from glassformer.cli.examples import watched_fetching
 from glassformer.config import RunSettings
+from glassformer.data import datasets
 from glassformer.data.prepare import prepare
 from glassformer.evaluate.bleu import bleu
 from glassformer.model.build import build
@@ -145,6 +147,39 @@ def test_a_named_set_is_read_by_its_split(translator: Command) -> None:
     assert card()["sentences"] == 4
 
 
+def test_the_grammar_is_read_by_the_columns_that_are_named(translator: Command) -> None:
+    options = ("--set", "grammar", "--columns", "fr,en", "--limit", 4, "--truncate")
+    code, _, said = translator("evaluate", "run", *options, *ONE, "--json", "card.json")
+    assert code == 0, said
+    assert list(card()["circumstances"]["checksums"]) == ["grammar valid fr", "grammar valid en"]
+
+
+def test_without_sacremoses_a_set_is_scored_all_the_same_and_what_is_left_out_is_told(
+    translator: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path))
+    monkeypatch.setattr(datasets, "_check", lambda path, expected: None)
+    for name, lines in {"raw/val.en": SOURCES, "raw/val.fr": REFERENCES}.items():
+        path = tmp_path / "multi30k" / f"{name}.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+    asked = ("evaluate", "run", "--set", "multi30k", *ONE, "--beam", 1, "--json", "card.json")
+    code, out, said = translator(*asked)
+    assert code == 0 and "BLEU, cased, detokenised" in out and "on tokenised" not in out
+    assert "on tokenised references is left out: sacremoses is not installed" in said
+    assert card()["tokenised_bleu"] is None
+    Path("tok.fr").write_text("".join(f"{line}\n" for line in REFERENCES))
+    code, out, said = translator("evaluate", "run", *FILES, "--tokenised-reference", "tok.fr")
+    assert (code, out) == (2, "") and "glassformer[moses]" in said
+
+
+def test_a_picture_of_another_kind_is_refused_before_the_work(translator: Command) -> None:
+    code, out, said = translator("evaluate", "run", *FILES, "--beams", "--plot", "beams.pdf")
+    assert (code, out) == (1, "") and "beams.pdf is no name of a picture" in said
+    assert "translating" not in said
+
+
 def test_beams_and_failures_come_with_the_card(translator: Command) -> None:
     pytest.importorskip("matplotlib")
     Path("train.txt").write_text("le fox\n\nle hen\n")
@@ -231,6 +266,8 @@ def test_a_label_that_the_classifier_has_not_is_named(
         (("--set", "grammar", "--tokenised-reference", "t"), "--tokenised-reference goes with"),
         ((*FILES, "--columns", "a,b"), "--columns goes with --data or --set"),
         ((*FILES, "--plot", "p.svg"), "--plot goes with --beams"),
+        ((*FILES, "--split", "test"), "--split goes with --set only"),
+        ((*FILES, "--language", "fr"), "--language goes with tokenised references only"),
         ((*FILES, "--training-text", "t"), "--training-text goes with --failures"),
         (("--data", "pairs.tsv"), "0 columns are named, and 2 or 3 can be used"),
         (("--set", "multi30k", "--columns", "en,fr,de"), "3 columns are named, and 2 can be used"),
@@ -251,6 +288,7 @@ def test_a_wrong_command_line_gets_one_block_and_exit_code_2(
         (("--source", "valid.en", "--reference", "short.fr"), "unequal line counts"),
         (("--set", "multi31k"), "Did you mean 'multi30k'?"),
         (("--set", "grammar", "--split", "dev"), "Unknown split 'dev'"),
+        (("--set", "grammar", "--columns", "en,de"), "no column of grammar called 'de'"),
         (("--source", "long.en", "--reference", "short.fr"), "1 of 1 texts have more than 30"),
     ],
 )
@@ -276,6 +314,9 @@ def test_a_classifier_is_not_asked_for_text(classifier: Command) -> None:
     for options in (FILES, ("--data", "valid.jsonl", "--beams")):
         code, _, said = classifier("evaluate", "run", *options)
         assert code == 2 and "labels, not with text" in said
+    for option in (("--beam", 1), ("--length-penalty", 1), ("--language", "fr")):
+        code, _, said = classifier("evaluate", "run", "--data", "valid.jsonl", *option)
+        assert code == 2 and f"{option[0]} does not go with a classifier" in said
     code, _, said = classifier("evaluate", "run", "--set", "grammar")
     assert code == 3 and "The grammar has no labels" in said
 

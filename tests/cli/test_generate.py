@@ -115,6 +115,8 @@ def test_a_prompt_longer_than_an_answer_may_be_is_named(command: Command) -> Non
         (["--beam", 2, "--seed", 1], "--seed does not go with --beam"),
         (["--stream", "--beam", 2], "--beam does not go with --stream"),
         (["--stream", "--n-best", 2], "--n-best does not go with --stream"),
+        (["--length-penalty", 2], "--length-penalty goes with --beam or --n-best only"),
+        (["--stream", "--beam", 1, "--length-penalty", 2], "--length-penalty does not go with"),
         (["--top-p", 1.5], "top_p = 1.5"),
         (["--file", "texts"], "Texts are given"),
     ],

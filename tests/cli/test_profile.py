@@ -43,6 +43,16 @@ def test_a_preset_is_profiled_without_a_model(glassformer: Command, tmp_path: Pa
     assert json.loads((tmp_path / "out/trace.json").read_text())["traceEvents"]
 
 
+@pytest.mark.parametrize("option", ["--json", "--trace"])
+def test_a_place_that_cannot_be_written_is_named_after_the_tables(
+    glassformer: Command, option: str
+) -> None:
+    Path("file").write_text("")
+    code, said, errors = glassformer("profile", "tiny", *QUICK, option, "file/out.json")
+    assert code == 3 and "file/out.json cannot be written" in errors
+    assert "Traceback" not in errors and "Where time goes" in said
+
+
 @pytest.mark.parametrize("int8", [(), ("--int8",)], ids=["fp32", "int8"])
 def test_a_run_is_profiled_on_built_in_sentences(
     glassformer: Command, run: Path, tmp_path: Path, int8: tuple[str, ...]

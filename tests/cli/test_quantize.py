@@ -12,6 +12,7 @@ from cli.models import TEXTS, write_model
 from glassformer import checkpoint
 from glassformer.checkpoint import Checkpoint, RunFolder
 from glassformer.evaluate.bleu import bleu
+from glassformer.evaluate.examples import Examples
 from glassformer.model.build import build
 from glassformer.pipeline import Classifier, Generator, Translator, load
 from glassformer.quantize import dequantise_weights, is_quantised
@@ -116,6 +117,24 @@ def test_a_classifier_is_compared_by_accuracy(glassformer: Command) -> None:
     assert code == 0, said
     assert "accuracy in %, 4 texts: fp32 75.00, INT8" in out
     assert "INT8 answers that change with the batch: 0 of 4" in out
+    code, _, said = glassformer(*RUN, "--data", "rows.jsonl", "--beam", 1)
+    assert code == 2 and "--beam does not go with a classifier" in said
+
+
+def test_a_set_is_tried_without_its_tokenised_text(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def found(*_: Any, **options: Any) -> Examples:
+        asked.update(options)
+        return Examples([(text, text) for text in TEXTS], {})
+
+    write_run()
+    monkeypatch.setattr("glassformer.evaluate.examples.from_set", found)
+    code, out, said = glassformer(*RUN, "--set", "multi30k", "--beam", 1)
+    assert code == 0 and "BLEU, 4 texts" in out, said
+    assert asked["tokenised"] is False
 
 
 def test_answers_that_change_with_the_batch_are_counted(
@@ -168,11 +187,23 @@ def test_a_checkpoint_of_a_run_goes_beside_it(glassformer: Command) -> None:
         (["--source", "texts"], 2, "It is not clear what to evaluate on"),
         (["--data", "rows.jsonl", "--set", "multi30k"], 2, "It is not clear"),
         (["--data", "absent.jsonl"], 3, "absent.jsonl cannot be read"),
+        (["--limit", 9], 2, "--limit goes with --source, --data or --set only"),
+        (["--beam", 1], 2, "--beam goes with"),
+        (["--truncate"], 2, "--truncate goes with"),
+        (["--skip-bad"], 2, "--skip-bad goes with"),
+        (["--columns", "en,fr"], 2, "--columns goes with"),
+        (["--split", "test"], 2, "--split goes with"),
+        (["--data", "rows.jsonl", "--split", "test"], 2, "--split goes with --set only"),
+        (
+            ["--source", "texts", "--reference", "texts", "--columns", "1,2"],
+            2,
+            "--columns goes with --data or --set only",
+        ),
     ],
     ids=str,
 )
 def test_with_bad_data_nothing_is_written(
-    glassformer: Command, arguments: list[str], code: int, what: str
+    glassformer: Command, arguments: list[object], code: int, what: str
 ) -> None:
     write_run()
     result, out, said = glassformer(*RUN, *arguments)

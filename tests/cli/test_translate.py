@@ -223,6 +223,9 @@ def test_several_models_are_an_ensemble(translate: Said) -> None:
         (["--stream", "--scores"], "--scores does not go with --stream"),
         (["--stream", "--beam", 5], "--beam does not go with --stream"),
         (["--stream", "--prefix", "un"], "--prefix does not go with --stream"),
+        (["--stream", "--length-penalty", 2], "--length-penalty does not go with --stream"),
+        (["--stream", "--batch-tokens", 64], "--batch-tokens does not go with --stream"),
+        (["--length-penalty", 1000], "length_penalty = 1000.0 cannot be searched with"),
         (["--file", "texts"], "Texts are given, and --file texts as well"),
         (["--n-best", 9], "n_best = 9 cannot be searched with"),
         (["--sample", "--temperature", 0], "temperature = 0.0 cannot be searched with"),
@@ -267,6 +270,9 @@ def test_a_text_too_long_is_named_and_the_lines_before_it_are_answered(
 def test_where_sentences_were_not_cut_that_is_the_advice(command: Command) -> None:
     code, _, said = refused(command, "--no-split", "a dog", "a. The " * 20)
     assert code == 3 and "Text 2: the text has" in said and "--split" in said
+    for option in (("--n-best", 2), ("--prefix", "un")):  # which do not go with it
+        code, _, said = refused(command, *option, "a. The " * 20)
+        assert code == 3 and "Make it shorter; or --truncate." in said and "--split" not in said
     code, _, said = refused(command, f"a dog. {'The tea ' * 20}")
     assert code == 3 and "error: Text 2 of 2 has" in said and "'The tea" in said
 

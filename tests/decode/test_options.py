@@ -1,6 +1,6 @@
 """What a search may be asked for."""
 
-from math import nan
+from math import inf, nan
 
 import pytest
 
@@ -18,8 +18,13 @@ from glassformer.errors import SettingsError
         ({"max_length": 4, "min_length": 5}, "at least 5"),
         ({"no_repeat_ngram": -1}, "at least 0"),
         ({"repetition_penalty": 0.9}, "at least 1"),
-        ({"temperature": 0.0}, "above 0"),
-        ({"temperature": nan}, "above 0"),
+        ({"temperature": 0.0}, "at least 0.0001"),
+        ({"temperature": 9e-5}, "at least 0.0001"),
+        ({"temperature": inf}, "a number"),
+        ({"temperature": nan}, "a number"),
+        ({"length_penalty": 101.0}, "from -100 to 100"),
+        ({"length_penalty": -1e3}, "from -100 to 100"),
+        ({"length_penalty": nan}, "a number"),
         ({"top_k": -1}, "at least 0"),
         ({"top_p": 0.0}, "above 0 and at most 1"),
         ({"top_p": 1.1}, "above 0 and at most 1"),
@@ -45,7 +50,8 @@ def test_what_makes_no_sense_is_refused_with_its_name_and_rule(changes, rule):
         {},
         {"beam_size": 1},
         {"n_best": 5},
-        {"length_penalty": -1.0},
+        {"length_penalty": -100.0},
+        {"temperature": 1e-4},
         {"min_length": 3, "max_length": 3},
         {"sample": True, "beam_size": 1, "n_best": 7},
         {"top_p": 1e-9, "top_k": 1_000_000},

@@ -351,3 +351,19 @@ def test_learned_positions_end_an_answer_where_their_table_ends(way):
     model = toy(positions="learned", max_positions=9)
     (found,), *_ = search(model, pad(sources(5)), BOS, 99, SearchOptions(**way))
     assert len(found.ids) == 9 and not found.complete
+
+
+@each_way
+def test_what_learned_positions_have_no_room_for_is_refused(way):
+    model, question = toy(positions="learned", max_positions=9), pad(sources(5))
+    full = [[5] * 9]
+    ((found, *_),) = search(model, question, BOS, EOS, SearchOptions(**way), full)
+    assert found.ids == full[0]
+    for most in (None, 20):
+        options = SearchOptions(**way, max_length=most)
+        with pytest.raises(InputError, match="A prefix of 10 tokens is given") as caught:
+            search(model, question, BOS, EOS, options, [[5] * 10])
+        assert "may have 9" in caught.value.why and caught.value.remedy == "Shorten it."
+    with pytest.raises(InputError, match="at least 10 tokens") as caught:
+        search(model, question, BOS, EOS, SearchOptions(**way, min_length=10))
+    assert "9 positions" in caught.value.why and "min_length" in caught.value.remedy

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from itertools import count
+from itertools import chain, combinations, count
 from xml.etree import ElementTree
 
 import pytest
@@ -71,6 +71,34 @@ def test_a_few_sentences_prove_nothing(changed):
     p, _ = paired_test({1: mixed(0), 2: mixed(changed)}, REFERENCES, trials=300)
     assert p["BLEU"][2] == pytest.approx(2 / 2**changed, abs=0.05)
     assert p["chrF2"][2] == pytest.approx(2 / 2**changed, abs=0.05)
+
+
+def test_sentences_that_count_alike_prove_nothing_however_many_they_are():
+    """One wrong word for another in six sentences, and two that improve: by hand, p is 1/2."""
+    wrong, other = (
+        [text.replace("chat", word) for text in REFERENCES] for word in ("ours", "loup")
+    )
+    better = other[:6] + REFERENCES[6:8] + wrong[8:]
+    p, _ = paired_test({1: wrong, 2: better}, REFERENCES, trials=1_000)
+    assert p["BLEU"][2] == pytest.approx(1 / 2, abs=0.05)
+
+
+@pytest.mark.parametrize("metric", ["BLEU", "chrF2"])
+def test_p_is_that_of_going_through_all_swaps(metric):
+    """Of four changes three are up and one down, by the scores of whole corpora."""
+    greedy, beam, right = [*mixed(1)[:8]], [WORSE[0], *REFERENCES[1:4], *WORSE[4:8]], REFERENCES[:8]
+    score = {"BLEU": sacrebleu.corpus_bleu, "chrF2": sacrebleu.corpus_chrf}[metric]
+
+    def apart(*swapped):
+        one, two = list(greedy), list(beam)
+        for i in swapped:
+            one[i], two[i] = two[i], one[i]
+        return abs(score(one, [right]).score - score(two, [right]).score)
+
+    ways = list(chain(*(combinations(range(4), n) for n in range(5))))
+    expected = sum(apart(*way) >= apart() - 1e-9 for way in ways) / len(ways)
+    p, _ = paired_test({1: greedy, 2: beam}, right, trials=1_000)
+    assert 0.1 < expected < 0.9 and p[metric][2] == pytest.approx(expected, abs=0.05)
 
 
 def test_better_everywhere_is_significant_and_back_and_forth_is_not():

@@ -95,6 +95,10 @@ def test_the_grammar_is_a_set_of_pairs_without_labels():
     assert len(found.rows) == 3 and all(len(row) == 2 for row in found.rows)
     assert found.checksums.keys() == {"grammar test en", "grammar test fr"}
     assert from_set("grammar", "test", limit=3).checksums == found.checksums
+    back = from_set("grammar", "test", ("fr", "en"), limit=3)
+    assert back.rows == [(fr, en) for en, fr in found.rows] and back.checksums == found.checksums
+    with pytest.raises(DataError, match="no column of grammar called 'de'"):
+        from_set("grammar", "test", ("en", "de"))
     with pytest.raises(DataError, match="no labels"):
         from_set("grammar", "test", labels=("0", "1"))
     with pytest.raises(DataError, match="split"):

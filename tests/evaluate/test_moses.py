@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from glassformer.errors import MissingPackageError
-from glassformer.evaluate.moses import as_published, differing
+from glassformer.evaluate.moses import as_published, differing, is_available
 
 # Raw and published, in the manner of Moses' scripts: each line shows one of their habits.
 PAIRS = {
@@ -43,5 +43,6 @@ def test_tokenising_again_is_not_the_same_so_it_is_done_once():
 
 def test_without_sacremoses_its_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)
+    assert not is_available()
     with pytest.raises(MissingPackageError, match=r"glassformer\[moses\]"):
         as_published([], "fr")

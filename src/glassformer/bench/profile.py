@@ -25,7 +25,7 @@ from glassformer.bench.growth import (
     encode,
     made_up,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick
+from glassformer.bench.harness import Report, Row, Table, Tick, save_text
 from glassformer.bench.stopwatch import (
     ENCODING,
     IN_A_STEP,
@@ -300,7 +300,7 @@ def write_trace(subject: Subject, path: Path, steps: int = 4) -> None:
     def leave() -> None:
         spans.pop().__exit__(None, None, None)
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    save_text(path, "")  # torch would not say why it cannot
     with (
         silent_stderr(),
         around(short.model, enter, leave),

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer import picture
 from glassformer.cli import options as o
-from glassformer.cli.examples import Data, check_data, read
+from glassformer.cli.examples import VALID, Data, check_data, read
 from glassformer.cli.progress import progress
 from glassformer.cli.train import say as tell
 from glassformer.errors import CheckpointError, DataError, SettingsError
@@ -71,11 +72,13 @@ def evaluate(
         str, typer.Option(help="Its columns, by name or number: en,fr. [text,label]")
     ] = "",
     name: Annotated[str | None, typer.Option("--set", help="Or a set of `data list`.")] = None,
-    split: Annotated[str, typer.Option(help="Which part of the set.")] = "valid",
+    split: Annotated[str | None, typer.Option(help=f"Which part of the set. [{VALID}]")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
     skip_bad: o.SkipBad = False,
-    beam: Annotated[int, typer.Option(min=1, help="Width of the search; 1 is greedy.")] = 5,
-    length_penalty: Annotated[float, typer.Option(help="More favours length.")] = 0.6,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
+    ] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="More favours length. [0.6]")] = None,
     int8: Annotated[bool, typer.Option("--int8", help="Quantise the model first.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Of the processor.")] = 2,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a batch.")] = 4_096,
@@ -118,10 +121,13 @@ def evaluate(
     quantised = any(isinstance(part, Int8Linear) for part in loaded.model.modules())
     how = How(quantised, batch_tokens, truncate)
     if isinstance(loaded, Translator):
-        search = {"beam_size": beam, "length_penalty": length_penalty}
+        asked = {"beam_size": beam, "length_penalty": length_penalty}
+        search = {name: value for name, value in asked.items() if value is not None}
         report = translation(model, loaded, about, how, search, extras, language)
     elif isinstance(loaded, Classifier):
         refuse_texts(about, extras)
+        spoken = {"beam": beam, "length_penalty": length_penalty, "language": language}
+        o.not_with("a classifier", True, "It answers with labels, not with text.", **spoken)
         report = classification(model, loaded, about, how)
     else:
         raise CheckpointError(
@@ -138,8 +144,8 @@ def evaluate(
         for path, content in contents.items():
             if path:
                 write(path, content)
-        for picture in report.pictures:
-            picture()
+        for draw in report.pictures:
+            draw()
     finally:  # and what was measured is told even if a file cannot be written
         console = Console(width=WIDTH, highlight=False)
         for sheet in report.sheets:
@@ -147,21 +153,13 @@ def evaluate(
 
 
 def check(about: Data, extras: Extras) -> None:
-    """No option that would be passed over."""
+    """No option that would be passed over, and no picture that could not be drawn."""
     check_data(about)
-    needs = {
-        "--tokenised-reference": (about.tokenised, about.source, "--source"),
-        "--columns": (about.columns, about.file or about.name, "--data or --set"),
-        "--plot": (extras.plot, extras.beams, "--beams"),
-        "--training-text": (extras.training_text, extras.failures, "--failures"),
-    }
-    for option, (given, needed, partner) in needs.items():
-        if given and not needed:
-            raise SettingsError(
-                f"{option} goes with {partner} only.",
-                "Without it there is nothing that it could change.",
-                f"Add {partner}, or leave {option} out.",
-            )
+    o.only_with("--source", about.source is not None, tokenised_reference=about.tokenised)
+    o.only_with("--beams", extras.beams, plot=extras.plot)
+    o.only_with("--failures", extras.failures > 0, training_text=extras.training_text)
+    if extras.plot:
+        picture.check(extras.plot)
 
 
 def refuse_texts(about: Data, extras: Extras) -> None:
@@ -191,9 +189,11 @@ def translation(
 
     options = SearchOptions(**search)
     trained_on = translator.settings.data
-    examples = read(about, (trained_on.source_language, trained_on.target_language))
+    languages = trained_on.source_language, trained_on.target_language
+    examples = read(about, languages, tokenised=language is not None or can_tokenise(about))
     sources, references, *more = map(list, zip(*examples.rows, strict=True))
     tokenised = more[0] if more else None
+    o.only_with("tokenised references", bool(more), language=language)
     language = language or trained_on.target_language
     if tokenised:
         as_published(sources[:1], language)  # a package that is missing is missed before the work
@@ -216,6 +216,16 @@ def translation(
     return report
 
 
+def can_tokenise(about: Data) -> bool:
+    """Nobody asked for the tokenised references of a set: without their package they are left."""
+    from glassformer.evaluate.examples import has_tokenised
+    from glassformer.evaluate.moses import is_available
+
+    if not is_available() and about.name and has_tokenised(about.name, about.split or VALID):
+        tell("BLEU on tokenised references is left out: sacremoses is not installed")
+    return is_available()
+
+
 def compare(
     report: Report,
     translator: "Translator",
@@ -228,7 +238,7 @@ def compare(
     from glassformer.evaluate.beams import WIDTHS, beam_figure, compare_beams
     from glassformer.evaluate.sheets import beams_sheet
 
-    del options["beam_size"]
+    options.pop("beam_size", None)
     with progress("comparing beams", len(WIDTHS)) as tick:
         comparison = compare_beams(translator, sources, references, tick=tick, **options)
     report.sheets.append(beams_sheet(comparison))

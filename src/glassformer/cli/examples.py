@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.cli import options as o
 from glassformer.cli.progress import fetching
 from glassformer.cli.train import say
 from glassformer.errors import SettingsError
 
 if TYPE_CHECKING:
     from glassformer.evaluate.examples import Examples
+
+VALID = "valid"  # which part of a set, where none is named
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,13 @@ class Data:
     file: Path | None
     columns: tuple[str, ...]
     name: str | None
-    split: str
+    split: str | None  # None: the one to validate on
     limit: int | None
     skip_bad: bool
 
 
 def check_data(about: Data) -> None:
-    """Exactly one way to name the data."""
+    """Exactly one way to name the data, and no option that is another's."""
     pair = [about.source, about.reference]
     ways = [any(pair), about.file is not None, about.name is not None]
     if sum(ways) != 1 or any(pair) != all(pair):
@@ -39,12 +42,21 @@ def check_data(about: Data) -> None:
             "That is --source with --reference, or one file by --data, or a --set.",
             "For example: --source valid.en --reference valid.fr, or --set multi30k.",
         )
+    o.only_with("--set", about.name is not None, split=about.split)
+    o.only_with("--data or --set", not any(pair), columns=about.columns or None)
 
 
 def read(
-    about: Data, languages: Sequence[str], labels: Collection[str] | None = None
+    about: Data,
+    languages: Sequence[str],
+    labels: Collection[str] | None = None,
+    *,
+    tokenised: bool = False,
 ) -> "Examples":
-    """The rows; of a translator these are the texts in its two languages, and tokenised ones."""
+    """The rows; of a translator these are the texts in its two languages, and tokenised ones.
+
+    Of a named set, tokenised ones come if they are asked for.
+    """
     from glassformer.data.corpus import TextFiles
     from glassformer.evaluate.examples import from_files, from_set
 
@@ -55,10 +67,10 @@ def read(
         with watched_fetching() as watch:
             examples = from_set(
                 about.name,
-                about.split,
+                about.split or VALID,
                 columns or languages,
                 about.limit,
-                tokenised=labels is None,
+                tokenised=tokenised,
                 skip_bad=about.skip_bad,
                 labels=labels,
                 progress=watch,

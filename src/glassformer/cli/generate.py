@@ -34,7 +34,9 @@ def generate(
     beam: Annotated[
         int | None, typer.Option(min=1, help="Search for the likeliest instead; 1 is greedy.")
     ] = None,
-    length_penalty: o.LengthPenalty = 0.6,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="More favours length; 0 does not. [0.6]")
+    ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show tokens as they are made.")] = False,
     int8: o.Int8 = False,
     threads: o.Threads = 2,
@@ -47,11 +49,14 @@ def generate(
     check_input(texts, file)
     o.not_with("--beam", beam is not None, "What is searched for is not drawn.", **drawn)
     o.not_with("--stream", stream, STREAM, n_best=n_best, beam=None if beam == 1 else beam)
+    o.not_with("--stream", stream, STREAM, length_penalty=length_penalty)
+    several = beam is not None or n_best is not None
+    o.only_with("--beam or --n-best", several, length_penalty=length_penalty)
     search: dict[str, Any] = {
         "sample": beam is None,
         "beam_size": beam or 1,
         "n_best": n_best or 1,
-        "length_penalty": length_penalty,
+        "length_penalty": 0.6 if length_penalty is None else length_penalty,
         "min_length": min_length,
         "max_length": max_length,
         "no_repeat_ngram": no_repeat_ngram,

@@ -283,7 +283,7 @@ def notes(found: "HeadStatistics") -> list[str]:
         count, by_chance = len(found.heads), round(len(found.heads) * 0.05)
         told += [
             f"BLEU of the whole model: {found.bleu:.2f}; ΔBLEU: its change without the head",
-            "p: of such a change by chance (sacreBLEU's paired approximate randomisation); of "
+            "p: of such a change by chance (paired approximate randomisation); of "
             f"{count} heads that do nothing about {by_chance} would have p < 0.05",
         ]
     return told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli import options as o
-from glassformer.cli.examples import Data, check_data, read
+from glassformer.cli.examples import VALID, Data, check_data, read
 from glassformer.cli.progress import progress
 from glassformer.errors import CheckpointError, SettingsError
 
@@ -35,10 +35,12 @@ def quantize(
         str, typer.Option(help="Its columns. [the model's languages, or text,label]")
     ] = "",
     name: Annotated[str | None, typer.Option("--set", help="Or a set of `data list`.")] = None,
-    split: Annotated[str, typer.Option(help="Which part of the set.")] = "valid",
+    split: Annotated[str | None, typer.Option(help=f"Which part of the set. [{VALID}]")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many rows.")] = None,
     skip_bad: o.SkipBad = False,
-    beam: Annotated[int, typer.Option(min=1, help="Width of the search; 1 is greedy.")] = 5,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
+    ] = None,
     truncate: o.Truncate = False,
     threads: o.Threads = 2,
 ) -> None:
@@ -52,6 +54,9 @@ def quantize(
     compared = any((source, reference, data, name))
     if compared:
         check_data(about)
+    given = {"columns": chosen or None, "split": split, "limit": limit, "beam": beam}
+    flags = {"skip_bad": skip_bad or None, "truncate": truncate or None}
+    o.only_with("--source, --data or --set", compared, **given, **flags)
 
     import torch
 
@@ -152,7 +157,7 @@ class Trial:
         return [found.label for found in model.classify(texts, **how)]
 
 
-def trial(model: "Judged", about: Data, beam: int, truncate: bool) -> Trial:
+def trial(model: "Judged", about: Data, beam: int | None, truncate: bool) -> Trial:
     from glassformer.evaluate.examples import check_fit
     from glassformer.pipeline import Translator
 
@@ -162,12 +167,13 @@ def trial(model: "Judged", about: Data, beam: int, truncate: bool) -> Trial:
         about = replace(about, columns=about.columns or (languages if about.file else ()))
         rows = read(about, languages).rows
     else:
+        o.not_with("a classifier", True, "It does not search for its answer.", beam=beam)
         found = read(about, (), model.spellings).rows
         rows = [(text, model.spellings[label]) for text, label in found]
     texts, truth = [row[0] for row in rows], [row[1] for row in rows]
     if not truncate:
         check_fit(texts, model.tokenizer, model.settings.data.max_length)
-    return Trial(texts, truth, beam, truncate)
+    return Trial(texts, truth, beam or 5, truncate)
 
 
 def judged(model: "Translator | Classifier | Generator") -> "Judged":

@@ -34,7 +34,9 @@ def translate(
     scores: Annotated[
         bool, typer.Option("--scores", help="Score, tab, text; of sentences joined, the sum.")
     ] = False,
-    length_penalty: o.LengthPenalty = 0.6,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="More favours length; 0 does not. [0.6]")
+    ] = None,
     min_length: o.MinLength = 0,
     max_length: Annotated[
         int | None, typer.Option(min=1, help="Of an answer, in subwords. [the text's + 50]")
@@ -65,7 +67,12 @@ def translate(
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
     threads: o.ThreadsForText = None,
-    batch_tokens: o.BatchTokens = 4_096,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tokens of a batch: more are faster, and take more memory. [4096]"
+        ),
+    ] = None,
 ) -> None:
     """Translate texts, or the lines of a file or of standard input, to as many lines.
 
@@ -79,10 +86,11 @@ def translate(
     o.not_with("--split", split is True, SPLIT, n_best=n_best, prefix=prefix)
     o.not_with("--stream", stream, STREAM, n_best=n_best, scores=scores or None, prefix=prefix)
     o.not_with("--stream", stream, STREAM, beam=None if beam == 1 else beam)
+    o.not_with("--stream", stream, ALONE, length_penalty=length_penalty, batch_tokens=batch_tokens)
     search: dict[str, Any] = {
         "beam_size": 1 if stream or sample else 5 if beam is None else beam,
         "n_best": n_best or 1,
-        "length_penalty": length_penalty,
+        "length_penalty": 0.6 if length_penalty is None else length_penalty,
         "min_length": min_length,
         "max_length": max_length,
         "no_repeat_ngram": no_repeat_ngram,
@@ -95,15 +103,17 @@ def translate(
     import torch
 
     from glassformer.decode.options import SearchOptions
-    from glassformer.pipeline import load_translator
+    from glassformer.pipeline import BATCH_TOKENS, load_translator
 
     options = SearchOptions(**search)
     torch.set_num_threads(threads or o.threads_for(texts))
     translator = load_translator(named if len(named) > 1 else named[0], int8)
     if split is None:
         split = n_best is None and prefix is None
-    job = Job(translator, options, split, truncate, batch_tokens, prefix, scores, bool(n_best))
-    too_long = f"{'Make it shorter' if split else 'Cut it into sentences: --split'}; or --truncate."
+    budget = batch_tokens or BATCH_TOKENS
+    job = Job(translator, options, split, truncate, budget, prefix, scores, bool(n_best))
+    whole = split or n_best is not None or prefix is not None  # nothing is left to cut, or may be
+    too_long = f"{'Make it shorter' if whole else 'Cut it into sentences: --split'}; or --truncate."
     if stream:
         stream_lines(lines(texts, file), lambda text: job.stream(text, search), too_long)
     else:
@@ -112,6 +122,7 @@ def translate(
 
 SPLIT = "Each sentence would have answers of its own, or begin in this way."
 OWN = "--model runs/demo. To train that one takes three minutes: glassformer demo."
+ALONE = "One answer is made at a time: there is nothing to rank it with, and no batch."
 STREAM = "One answer is shown while it is made, before its end or its score are known."
 
 

@@ -1,9 +1,11 @@
 """What a search is asked for, and what it answers."""
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 
 from glassformer.errors import SettingsError
+
+COLDEST = 1e-4  # of temperatures: logits over less leave what a float holds
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,12 @@ class SearchOptions:
     def __post_init__(self) -> None:
         _require(self.beam_size >= 1, "beam_size", self.beam_size, "at least 1")
         _require(self.n_best >= 1, "n_best", self.n_best, "at least 1")
-        _require(isfinite(self.length_penalty), "length_penalty", self.length_penalty, "a number")
+        _require(
+            abs(self.length_penalty) <= 100,
+            "length_penalty",
+            self.length_penalty,
+            "a number from -100 to 100: powers beyond leave what a float holds",
+        )
         _require(self.min_length >= 0, "min_length", self.min_length, "at least 0")
         _require(self.no_repeat_ngram >= 0, "no_repeat_ngram", self.no_repeat_ngram, "at least 0")
         _require(
@@ -36,7 +43,12 @@ class SearchOptions:
             self.repetition_penalty,
             "at least 1, which is none",
         )
-        _require(self.temperature > 0, "temperature", self.temperature, "above 0")
+        _require(
+            COLDEST <= self.temperature < inf,
+            "temperature",
+            self.temperature,
+            f"a number of at least {COLDEST}, where the likeliest is as good as certain",
+        )
         _require(self.top_k >= 0, "top_k", self.top_k, "at least 0, which is all")
         _require(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
         if self.max_length is not None:

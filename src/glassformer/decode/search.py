@@ -88,10 +88,7 @@ class _Start:
         prefixes = prefixes or [()] * batch
         pad_id = models[0].pad_id
         self.options, self.observer = options, observer
-        self.limits = _limits(source, prefixes, pad_id, options)
-        for model in models:
-            if model.decoder.positions.longest is not None:
-                self.limits = self.limits.clamp(max=model.decoder.positions.longest)
+        self.limits = _limits(source, prefixes, pad_id, options, models)
         forced = _padded(prefixes, -1)
         self.rules = Constraints(options, eos, torch.tensor([pad_id, bos]), forced)
         common = min(min(map(len, prefixes)), int(self.limits.min()) - 1)
@@ -119,22 +116,37 @@ class _Start:
 
 
 def _limits(
-    source: Tensor | None, prefixes: Prefixes, pad_id: int, options: SearchOptions
+    source: Tensor | None,
+    prefixes: Prefixes,
+    pad_id: int,
+    options: SearchOptions,
+    models: Sequence[Speaker],
 ) -> Int[Tensor, "B"]:
     """The greatest length of each answer, its prefix counted."""
-    longest = torch.tensor([len(prefix) for prefix in prefixes])
+    given = torch.tensor([len(prefix) for prefix in prefixes])
     if options.max_length is not None:
-        limits = torch.full((len(longest),), options.max_length)
-        too_long = (longest > limits).nonzero().flatten().tolist()
-        if too_long:
+        limits = torch.full((len(given),), options.max_length)
+    else:
+        own = given + 50 if source is None else output_limits(source, pad_id)
+        limits = torch.maximum(own, given.clamp(min=options.min_length) + 1)
+    tables = [model.decoder.positions.longest for model in models]
+    for longest in (table for table in tables if table is not None):
+        if options.min_length > longest:
             raise InputError(
-                f"A prefix of {int(longest[too_long[0]])} tokens is given.",
-                f"It is part of the answer, which may have {options.max_length}.",
-                "Shorten it, or allow more with max_length.",
+                f"Answers of at least {options.min_length} tokens are asked for.",
+                f"The model has learned {longest} positions.",
+                "Ask for less with min_length.",
             )
-        return limits
-    own = longest if source is None else output_limits(source, pad_id) - 50
-    return torch.maximum(own + 50, torch.maximum(longest, torch.tensor(options.min_length)) + 1)
+        limits = limits.clamp(max=longest)
+    for length, limit in zip(given.tolist(), limits.tolist(), strict=True):
+        if length > limit:
+            asked = limit == options.max_length  # and not what the model has learned
+            raise InputError(
+                f"A prefix of {length} tokens is given.",
+                f"It is part of the answer, which may have {limit}.",
+                f"Shorten it{', or allow more with max_length' if asked else ''}.",
+            )
+    return limits
 
 
 def _padded(rows: Prefixes, filler: int) -> Int[Tensor, "B P"]:

@@ -7,12 +7,13 @@ from itertools import islice
 from pathlib import Path
 
 from glassformer.data import datasets, grammar
-from glassformer.data.corpus import Corpus, Row, TextFiles
+from glassformer.data.corpus import Corpus, Row, TextFiles, known
 from glassformer.data.download import sha256_of
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import DataError
 
 GRAMMAR_EXAMPLES = 1_000  # where no limit says how many; it has no end of its own
+LANGUAGES = ("en", "fr")  # of the grammar
 TURN = 256  # texts in one turn of a model
 TOKENISED = "tok-"  # before the name of a split: the same text as published scores count it
 
@@ -71,12 +72,12 @@ def from_set(
     """
     skipped = ""
     if name == "grammar":
-        rows = _grammar_rows(split, limit, labels)
-        columns = ("en", "fr")
+        columns = columns or LANGUAGES
+        rows = _grammar_rows(split, columns, limit, labels)
     else:
         files = datasets.find(name, split, columns, progress=progress)
         columns = columns or datasets.manifest(name).columns[:2]
-        if tokenised and TOKENISED + split in datasets.manifest(name).splits:
+        if tokenised and has_tokenised(name, split):
             more = datasets.find(name, TOKENISED + split, columns[-1:], progress=progress)
             files = replace(files, paths=(*files.paths, *more.paths))
             columns = (*columns, f"{columns[-1]} tokenised")
@@ -85,15 +86,23 @@ def from_set(
     return Examples(rows, {f"{name} {split} {c}": _digest(texts) for c, texts in named}, skipped)
 
 
-def _grammar_rows(split: str, limit: int | None, labels: Collection[str] | None) -> list[Row]:
+def has_tokenised(name: str, split: str) -> bool:
+    """Whether a named set has the text of a split as published scores count it."""
+    return name != "grammar" and TOKENISED + split in datasets.manifest(name).splits
+
+
+def _grammar_rows(
+    split: str, columns: Sequence[str], limit: int | None, labels: Collection[str] | None
+) -> list[Row]:
     if labels is not None:
         raise DataError(
             "The grammar has no labels.",
             "It is text in two languages, and a classifier is judged by labels.",
             "Name another set, or a file: --data reviews.jsonl.",
         )
+    sides = [LANGUAGES.index(known("column of grammar", c, LANGUAGES)) for c in columns]
     pairs = grammar.pairs(split, limit or GRAMMAR_EXAMPLES)
-    return [(pair.source, pair.target) for pair in pairs]
+    return [tuple((pair.source, pair.target)[side] for side in sides) for pair in pairs]
 
 
 def _read(

@@ -2,8 +2,13 @@
 
 from collections.abc import Iterable
 from importlib import import_module
+from importlib.util import find_spec
 
 from glassformer.errors import MissingPackageError
+
+
+def is_available() -> bool:
+    return find_spec("sacremoses") is not None
 
 
 def as_published(texts: Iterable[str], language: str) -> list[str]:
