@@ -58,7 +58,7 @@ def test_pictures_go_to_folders(command: Command) -> None:
     assert code == 0
     names = sorted(path.name for path in Path("s").iterdir())
     assert names == sorted(f"{name}.svg" for name in (
-        "encoder", "decoder", "cross", "cross-words", "heads", "saliency",
+        "encoder", "decoder", "cross", "cross-words", "links", "heads", "saliency",
     ))  # fmt: skip
     assert "s: encoder.svg" in out
 

@@ -78,7 +78,7 @@ def evaluate(
     beam: Annotated[
         int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
     ] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="More favours length. [0.6]")] = None,
+    length_penalty: o.LengthPenalty = None,
     int8: Annotated[bool, typer.Option("--int8", help="Quantise the model first.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Of the processor.")] = 2,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a batch.")] = 4_096,

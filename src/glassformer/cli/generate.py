@@ -34,9 +34,7 @@ def generate(
     beam: Annotated[
         int | None, typer.Option(min=1, help="Search for the likeliest instead; 1 is greedy.")
     ] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="More favours length; 0 does not. [0.6]")
-    ] = None,
+    length_penalty: o.LengthPenalty = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show tokens as they are made.")] = False,
     int8: o.Int8 = False,
     threads: o.Threads = 2,

@@ -34,9 +34,7 @@ def translate(
     scores: Annotated[
         bool, typer.Option("--scores", help="Score, tab, text; of sentences joined, the sum.")
     ] = False,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="More favours length; 0 does not. [0.6]")
-    ] = None,
+    length_penalty: o.LengthPenalty = None,
     min_length: o.MinLength = 0,
     max_length: Annotated[
         int | None, typer.Option(min=1, help="Of an answer, in subwords. [the text's + 50]")
