@@ -17,7 +17,8 @@ MAY_IMPORT = {
     "config": {"errors"},
     "machine": set(),
     "measure": set(),
-    "picture": {"errors"},
+    "output": {"errors"},
+    "picture": {"errors", "output"},
     "data": GROUND,
     "model": {"errors"},
     "model/build.py": GROUND,
@@ -28,7 +29,7 @@ MAY_IMPORT = {
     "pretrained": GROUND,
     "pipeline": GROUND | {"data", "model", "checkpoint", "decode", "quantize", "pretrained"},
     "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine", "picture"},
-    "inspect": GROUND | {"model", "decode", "pipeline", "picture"},
+    "inspect": GROUND | {"model", "decode", "pipeline", "output", "picture"},
     "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure", "picture"},
     "serve": GROUND | {"pipeline", "inspect"},
 }

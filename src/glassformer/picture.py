@@ -4,7 +4,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.errors import DataError, InputError, MissingPackageError
+from glassformer.errors import InputError, MissingPackageError
+from glassformer.output import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +45,5 @@ def save(figure: "Figure", path: Path) -> None:
     with rc_context(options), warnings.catch_warnings():
         # A letter that matplotlib's own font lacks: an SVG shows it all the same.
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(path):
             figure.savefig(path, dpi=120, metadata=metadata)
-        except OSError as error:
-            raise DataError(
-                f"{path} cannot be written: {error.strerror}.",
-                "A picture goes to a file in a folder that may be written to.",
-                "Name another place.",
-            ) from None

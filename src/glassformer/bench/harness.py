@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from glassformer.errors import DataError
 from glassformer.machine import machine
 from glassformer.measure import Run
+from glassformer.output import save_text
 
 Tick = Callable[[], None]
 Row = list[str | int | float]
@@ -55,15 +55,3 @@ class Report:
     def save(self, path: Path) -> None:
         content = {"worst_ratio": self.worst_ratio, **asdict(self), "machine": machine()}
         save_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def save_text(path: Path, content: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, "utf-8")
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror}.",
-            "What was measured goes to a file in a folder that may be written to.",
-            "Name another place.",
-        ) from None

@@ -25,7 +25,7 @@ from glassformer.bench.growth import (
     encode,
     made_up,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick, save_text
+from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.stopwatch import (
     ENCODING,
     IN_A_STEP,
@@ -46,6 +46,7 @@ from glassformer.errors import InputError
 from glassformer.measure import peak_bytes, silent_stderr
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
+from glassformer.output import save_text
 from glassformer.pipeline import BATCH_TOKENS, Translator
 from glassformer.quantize import Int8Linear, quantize
 

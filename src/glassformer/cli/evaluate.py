@@ -16,7 +16,8 @@ from glassformer.cli import options as o
 from glassformer.cli.examples import VALID, Data, check_data, read
 from glassformer.cli.progress import progress
 from glassformer.cli.train import say as tell
-from glassformer.errors import CheckpointError, DataError, SettingsError
+from glassformer.errors import CheckpointError, SettingsError
+from glassformer.output import save_text
 
 if TYPE_CHECKING:
     from glassformer.evaluate.card import Circumstances, Sheet
@@ -309,13 +310,5 @@ def circumstances(
 
 
 def write(path: Path, content: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, "utf-8")
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror}.",
-            "A card goes to a file in a folder that may be written to.",
-            "Name another place.",
-        ) from None
+    save_text(path, content)
     tell(f"written: {path}")

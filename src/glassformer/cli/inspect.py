@@ -145,8 +145,9 @@ def show_trace(
     csv: Path | None,
 ) -> None:
     from glassformer.inspect.pictures import save_all
-    from glassformer.inspect.report import save_text, summary, write_report
+    from glassformer.inspect.report import summary, write_report
     from glassformer.inspect.tables import attention_csv
+    from glassformer.output import save_text
 
     for name, value in summary(trace).items():
         print(f"{name:<16} {' '.join(value.split())}")
@@ -246,9 +247,9 @@ def show_statistics(
     from rich.console import Console
 
     from glassformer.evaluate.card import Sheet, show
-    from glassformer.inspect.report import save_text
     from glassformer.inspect.tables import heads_csv
     from glassformer.machine import machine
+    from glassformer.output import save_text
 
     command = shlex.join(["glassformer", *sys.argv[1:]])
     kinds = list(found.divergences)

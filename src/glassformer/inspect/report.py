@@ -18,12 +18,12 @@ from typing import Any
 
 from glassformer import __version__
 from glassformer.decode.options import SearchOptions
-from glassformer.errors import DataError
 from glassformer.inspect.heads import distance, entropy
 from glassformer.inspect.pictures import CAUTION
 from glassformer.inspect.rollout import rollout
 from glassformer.inspect.trace import Trace
 from glassformer.inspect.trace_json import rounded, side_to_dict, to_dict
+from glassformer.output import save_text
 
 TITLES = {
     "translator": "Inside a translation",
@@ -117,15 +117,3 @@ def _hash(content: str) -> str:
 
 def write_report(trace: Trace, path: Path) -> None:
     save_text(path, html_of(trace))
-
-
-def save_text(path: Path, content: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, "utf-8", newline="\n")
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written: {error.strerror}.",
-            "What is found goes to a file in a folder that may be written to.",
-            "Name another place.",
-        ) from None
