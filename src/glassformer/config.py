@@ -204,6 +204,8 @@ class TrainSettings(Settings):
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
     warmup: Annotated[int, Field(ge=0)] = 1_000
     label_smoothing: Share = 0.1
+    # Of two passes with their own dropout (R-Drop); 0 makes one pass. 5 is customary.
+    agreement: Annotated[float, Field(ge=0)] = 0.0
     accumulate: Count = 1  # batches of one update
     clip: Annotated[float, Field(gt=0)] = 1.0
     ema: Share = 0.0  # decay of an average of the weights, which is then what is validated

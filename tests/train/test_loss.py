@@ -160,3 +160,40 @@ def test_without_gradients_none_are_computed(monkeypatch, mode):
     with mode():
         assert peak_bytes(total) < output.weight.nbytes / 2  # as much again would be its gradient
         assert not total().requires_grad
+
+
+def twice(count=4, asked=0.7):
+    """Two halves that ask the same and were heard differently."""
+    _, output, labels = problem((count,), asked=asked)
+    return torch.randn(2 * count, D).double().requires_grad_(), output, labels.repeat(2)
+
+
+def agreeing_loss(features, output, labels, smoothing, weight):
+    """By torch's own operations: the mean of both halves, and the mean of both divergences."""
+    first, second = output(features).log_softmax(-1)[labels != IGNORE].chunk(2)
+    apart = F.kl_div(first, second, log_target=True, reduction="sum")
+    apart = apart + F.kl_div(second, first, log_target=True, reduction="sum")
+    return (torch_loss(features, output, labels, smoothing) + weight * apart / 2) / 2
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100], ids="{} rows a chunk".format)
+@pytest.mark.parametrize("weight", [1.0, 5.0])
+def test_agreement_is_the_divergence_of_both_halves(monkeypatch, rows, weight):
+    monkeypatch.setattr(loss, "CHUNK_CELLS", 2 * rows * V)
+    given = twice(9)
+    total, count = smoothed_loss(*given, 0.1, weight)
+    expected = agreeing_loss(*given, 0.1, weight)
+    torch.testing.assert_close(total, expected, **EXACT)
+    assert count == int((given[2] != IGNORE).sum()) // 2
+    for ours, theirs in zip(
+        gradients(total, *given[:2]), gradients(expected, *given[:2]), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, **EXACT)
+
+
+def test_halves_that_agree_cost_what_one_of_them_does():
+    features, output, labels = problem()
+    one, n = smoothed_loss(features, output, labels, 0.1)
+    both, m = smoothed_loss(features.repeat(2, 1, 1), output, labels.repeat(2, 1), 0.1, 5.0)
+    torch.testing.assert_close(one, both, **EXACT)
+    assert n == m

@@ -235,6 +235,24 @@ def test_an_update_is_a_function_of_its_seeds() -> None:
     )
 
 
+def test_two_passes_that_must_agree_have_their_own_dropout() -> None:
+    """Without dropout they are one pass; with it they part, and that is what it costs."""
+    (batch,) = batches(ONE)
+
+    def losses(dropout: float) -> list[float]:
+        model = build(DATA.settings.model, dropout=dropout).double()
+        found = []
+        for weight in (0.0, 1e-9, 5.0):
+            torch.manual_seed(1)
+            found.append(Objective(model, SMOOTHING, weight)(batch.labels, *batch.inputs).item())
+        return found
+
+    once, twice, agreeing = losses(0.0)
+    assert once == pytest.approx(twice, rel=1e-9) == pytest.approx(agreeing, rel=1e-9)
+    once, twice, agreeing = losses(0.3)
+    assert agreeing > 1.001 * twice
+
+
 @pytest.mark.parametrize("kind", ["translator", "tagger"])
 def test_compiled_code_serves_every_shape(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Each batch has a shape of its own: code tied to one would be compiled anew, then given up."""

@@ -80,7 +80,9 @@ def start(
     elif before := origin(settings):
         check_origin(before, data)
         adopt_weights(model, before.weights)
-    objective = spread(Objective(model, s.label_smoothing, s.compile), world, s.fully_shard)
+    objective = spread(
+        Objective(model, s.label_smoothing, s.agreement, s.compile), world, s.fully_shard
+    )
     rates = s.learning_rate, s.muon_rate
     optimizers = build_optimizers(model, s.optimizer, *rates, s.weight_decay, (s.beta1, s.beta2))
     average = MovingAverage(model, s.ema) if s.ema else None

@@ -17,15 +17,23 @@ from glassformer.train.optimizer import set_rate
 class Objective(nn.Module):
     """A model and its loss as one module: what is compiled, and spread over processes."""
 
-    def __init__(self, model: Any, smoothing: float, compiled: bool = False) -> None:
+    def __init__(
+        self, model: Any, smoothing: float, agreement: float = 0.0, compiled: bool = False
+    ) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing, self.agreement = model, smoothing, agreement
         self._features = torch.compile(model.features, dynamic=True) if compiled else None
 
     def forward(self, labels: Tensor, *inputs: Tensor) -> Tensor:
-        """The summed loss of a batch."""
+        """The summed loss of a batch, which goes through twice if its answers are to agree."""
+        if self.agreement:
+            labels, inputs = _twice(labels), tuple(map(_twice, inputs))
         features = (self._features or self.model.features)(*inputs)
-        return smoothed_loss(features, self.model.output, labels, self.smoothing)[0]
+        return smoothed_loss(features, self.model.output, labels, self.smoothing, self.agreement)[0]
+
+
+def _twice(batch: Tensor) -> Tensor:
+    return torch.cat([batch, batch])
 
 
 @dataclass(frozen=True)
