@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -232,6 +233,27 @@ def test_every_pass_reads_anew_and_reports_anew(tmp_path):
     corpus = Corpus(TextFiles((written(tmp_path, "t.txt", "one\n\n"),)), skip_bad=True)
     assert list(corpus) == list(corpus) == [("one",)]
     assert corpus.report.bad == {"empty": 1}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv"])
+def test_rows_are_chosen_by_a_column_that_is_not_read(tmp_path, suffix):
+    rows = [("a1", "one"), ("b1", "two"), ("a22", "three"), ("xa1", "four")]
+    separator = {"csv": ",", "tsv": "\t"}.get(suffix)
+    lines = [json.dumps({"id": i, "text": t}) for i, t in rows]
+    if separator:
+        lines = [separator.join(row) for row in [("id", "text"), *rows]]
+    path = tmp_path / f"rows.{suffix}"
+    path.write_text("\n".join(lines) + "\n")
+    files = TextFiles((path,), ("text",), where=("id", r"a\d+"))
+    assert list(Corpus(files)) == [("one",), ("three",)]
+    assert list(Corpus(replace(files, start=1))) == [("three",)]
+    with pytest.raises(DataError):
+        list(Corpus(replace(files, where=("number", "a.*"))))
+
+
+def test_plain_files_have_no_column_to_choose_by(tmp_path):
+    with pytest.raises(DataError):
+        TextFiles((tmp_path / "a.txt",), where=("id", "a"))
 
 
 def test_rows_are_sliced_after_the_header(tmp_path):

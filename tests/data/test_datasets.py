@@ -296,11 +296,25 @@ def test_imdb_is_prepared_from_the_archive_and_from_nothing_else_in_it(
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_valid_and_train_of_imdb_share_no_row_and_leave_none_out():
+def test_valid_and_train_of_imdb_share_no_film_and_leave_no_review_out(given):
+    """The authors number reviews film by film."""
+    numbers = [0, 1_100, 1_200, 10_999, 11_000, 11_999, 12_499]
+    rows = [
+        {"id": f"train/{kind}/{number}_7", "text": f"{kind} {number}", "label": int(kind == "pos")}
+        for number in numbers
+        for kind in ("pos", "neg")
+    ]
+    text = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
     splits = datasets.manifest("imdb").splits
-    assert splits["train"].files == splits["valid"].files == splits["train-and-valid"].files
-    assert (splits["train"].start, splits["train"].stop) == (0, splits["valid"].start)
-    assert splits["valid"].stop is None
+    path = put(given, "train.jsonl", text)
+
+    def read(split):
+        return list(Corpus(TextFiles((path,), ("text",), where=splits[split].where)))
+
+    whole = [(row["text"],) for row in rows]
+    assert read("train-and-valid") == whole
+    assert read("train") == whole[:8]
+    assert read("valid") == whole[8:]
 
 
 def hub(monkeypatch, rows) -> list[tuple]:

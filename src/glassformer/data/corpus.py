@@ -7,6 +7,7 @@ counts them. Nothing is normalised: a row is what the file holds.
 import codecs
 import csv
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -33,7 +34,8 @@ class TextFiles:
     """Where a text lies: plain files, a column each, or some columns of one TSV, CSV or JSONL file.
 
     A column has a name (in the header, or a key of JSON) or a number, from 1 as `cut -f` counts.
-    A TSV or CSV file has a header if a column is named. `start` and `stop` slice the rows.
+    A TSV or CSV file has a header if a column is named. `where` names a column and the expression
+    that it matches in the rows to be read; `start` and `stop` slice these.
     """
 
     paths: tuple[Path, ...]
@@ -41,10 +43,11 @@ class TextFiles:
     format: Format | None = None  # None: as the first file is called
     start: int = 0
     stop: int | None = None
+    where: tuple[str | int, str] | None = None
 
     def __post_init__(self) -> None:
         if self.layout == "lines":
-            fits = bool(self.paths) and not self.columns
+            fits = bool(self.paths) and not self.columns and not self.where
         else:
             numbers = [column for column in self.columns if isinstance(column, int)]
             fits = len(self.paths) == 1 and bool(self.columns) and min(numbers, default=1) >= 1
@@ -148,10 +151,22 @@ def _rows(files: TextFiles) -> Iterator[tuple[int, Row | Bad]]:
     if files.layout == "lines":
         return _parallel(files.paths)
     records = RECORDS[files.layout](_lines(files.paths[0]))
-    columns = files.columns
+    columns = (*files.columns, *files.where[:1]) if files.where else files.columns
     if files.layout != "jsonl" and any(isinstance(column, str) for column in columns):
-        columns = _by_number(files, next(records, (1, []))[1])
-    return ((number, _pick(record, columns)) for number, record in records)
+        columns = _by_number(files, columns, next(records, (1, []))[1])
+    rows = ((number, _pick(record, columns)) for number, record in records)
+    return _matching(rows, re.compile(files.where[1])) if files.where else rows
+
+
+def _matching(
+    rows: Iterator[tuple[int, Row | Bad]], pattern: re.Pattern[str]
+) -> Iterator[tuple[int, Row | Bad]]:
+    """Those whose last column, which is left out, matches; and bad ones, of which nobody knows."""
+    for number, row in rows:
+        if isinstance(row, Bad):
+            yield number, row
+        elif pattern.fullmatch(row[-1]):
+            yield number, row[:-1]
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -245,11 +260,11 @@ def _jsonl(lines: Iterator[str]) -> Iterator[tuple[int, Any]]:
 RECORDS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
 
 
-def _by_number(files: TextFiles, header: Any) -> tuple[int, ...]:
+def _by_number(files: TextFiles, columns: tuple[str | int, ...], header: Any) -> tuple[int, ...]:
     names = [] if isinstance(header, Bad) else header
     what = f"column in the first line of {files}"
     return tuple(
-        c if isinstance(c, int) else names.index(known(what, c, names)) + 1 for c in files.columns
+        c if isinstance(c, int) else names.index(known(what, c, names)) + 1 for c in columns
     )
 
 

@@ -52,6 +52,7 @@ class Split(Settings):
 
     files: tuple[str, ...]
     columns: tuple[str, ...] = ()  # where they are not those of the whole set
+    where: tuple[str, str] | None = None  # a column, and what it must match
     start: int = 0
     stop: int | None = None
 
@@ -92,8 +93,8 @@ def find(
     there = part.columns or sheet.columns
     chosen = tuple(known(f"column of {name}", column, there) for column in columns or there[:2])
     paths = tuple(_obtain(sheet, file, download, progress) for file in _choose(part, chosen))
-    in_one_file = "{column}" not in part.files[0]
-    return TextFiles(paths, chosen if in_one_file else (), start=part.start, stop=part.stop)
+    named = chosen if "{column}" not in part.files[0] else ()
+    return TextFiles(paths, named, start=part.start, stop=part.stop, where=part.where)
 
 
 def get(name: str, progress: Progress = silent) -> dict[str, TextFiles]:

@@ -142,7 +142,8 @@ def find_text(settings: RunSettings, split: str) -> Text:
     corpus = Corpus(_files(settings, split), skip_bad=data.skip_bad, labels=data.labels or None)
     files = corpus.files
     digests = list(map(_digest, files.paths))
-    how = files.layout, files.columns, files.start, files.stop, data.skip_bad, data.labels
+    part = files.start, files.stop, *(files.where or ())
+    how = files.layout, files.columns, *part, data.skip_bad, data.labels
 
     def skipped() -> str:
         return str(corpus.report) if corpus.report.bad else ""
