@@ -2,6 +2,7 @@
 
 import ast
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,16 @@ def test_what_two_models_have_in_common_is_adopted_and_the_rest_is_left(kind: st
     assert_equal({n: after[n] for n in rest}, {n: before[n] for n in rest})
     assert_equal(given, frozen(other))  # what was given is as it was, and its own
     assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_an_output_over_other_answers_is_left_even_if_it_has_the_shape() -> None:
+    other, model, before = (build(TOY, kind="classifier") for _ in range(3))
+    set_weights(before, weights_of(model))
+    adopt_weights(model, weights_of(other), same_answers=False)
+    assert torch.equal(model.output.weight, before.output.weight)
+    assert torch.equal(model.encoder.embedding.weight, other.encoder.embedding.weight)
+    adopt_weights(model, weights_of(other))
+    assert torch.equal(model.output.weight, other.output.weight)
 
 
 def test_a_table_that_is_shared_is_adopted_for_all_who_share_it() -> None:
@@ -358,6 +369,13 @@ def test_a_damaged_newest_checkpoint_is_passed_over_and_said_so(
     assert len(said) == 1 and "step-00000003" in said[0] and "Going back" in said[0]
     DAMAGE[harm](tmp_path / "step-00000002" / file)
     assert_equal(run.newest(said.append).weights, some(1.0).weights)
+
+
+def test_weights_without_their_training_state_are_passed_over_too(tmp_path: Path) -> None:
+    run, said = save(tmp_path, 1), []
+    write(replace(some(2.0), training=None), tmp_path / "step-00000002")
+    assert_equal(run.newest(said.append).weights, some(1.0).weights)
+    assert len(said) == 1 and "step-00000002 has weights only" in said[0]
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_says_that_there_is_none(tmp_path: Path) -> None:

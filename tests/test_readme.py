@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.checkpoint import adopt_weights, weights_of
 from glassformer.config import RunSettings
-from glassformer.data.prepare import check
+from glassformer.data.check import check
 from glassformer.model.build import build
 from glassformer.model.init import Unset
 

@@ -99,7 +99,9 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     model.load_state_dict(dict(weights), strict=False)
 
 
-def adopt_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+def adopt_weights(
+    model: nn.Module, weights: Mapping[str, Tensor], same_answers: bool = True
+) -> None:
     """Put in the stacks that this model and another have in common, each whole: an encoder, say.
 
     An output over other answers than the new model's is left where it is.
@@ -119,7 +121,8 @@ def adopt_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
             "Give [model] of both recipes the same shape, or leave train.start_from out.",
         )
     for name, tensor in own.items():
-        if name in weights and weights[name].shape == tensor.shape:
+        wanted = same_answers or not name.startswith("output.")
+        if wanted and name in weights and weights[name].shape == tensor.shape:
             tensor.copy_(weights[name])
 
 
@@ -333,8 +336,10 @@ class RunFolder:
                 checkpoint = read(folder, training=True)
             except CheckpointError as error:
                 notice(f"{error.what} Going back to the checkpoint before it.")
-            else:
+                continue
+            if checkpoint.training is not None:
                 return checkpoint
+            notice(f"{folder} has weights only. Going back to the checkpoint before it.")
         raise CheckpointError(
             f"{self.path} holds no checkpoint to go on from.",
             "A run saves its first one at its first validation.",

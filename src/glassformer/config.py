@@ -40,10 +40,11 @@ class Settings(BaseModel):
         return type(self).of(**values)
 
     @classmethod
-    def from_toml(cls, text: str) -> Self:
+    def from_toml(cls, text: str | bytes) -> Self:
+        """Bytes are UTF-8, as TOML has it."""
         try:
-            return cls.of(**tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
+            return cls.of(**tomllib.loads(text if isinstance(text, str) else text.decode()))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"The settings are not TOML: {error}.",
                 "Settings are lines of `name = value`, strings in quotes.",

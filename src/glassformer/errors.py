@@ -20,6 +20,8 @@ class GlassformerError(Exception):
 class InputError(GlassformerError, ValueError):
     """A tensor or an argument that a module cannot honour."""
 
+    exit_code = 2
+
 
 class SettingsError(GlassformerError, ValueError):
     """Settings that are unknown, malformed or do not go together."""

@@ -6,7 +6,7 @@
 or that of a model that comes with the package.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -22,13 +22,14 @@ from glassformer.data import datasets
 from glassformer.data.batch import pad
 from glassformer.data.batching import TokenBatches
 from glassformer.data.sentences import sentences
-from glassformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from glassformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from glassformer.decode.packed import pack
 from glassformer.decode.search import Hypothesis, SearchOptions, force_decode, search, stream
 from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.model.build import Model, build
 from glassformer.model.classifier import TransformerClassifier
 from glassformer.model.init import Unset
+from glassformer.model.stack import Stack
 from glassformer.model.transformer import LanguageModel, Transformer
 from glassformer.quantize import SCALE, is_quantised
 
@@ -78,7 +79,12 @@ class Translator:
     @property
     def max_length(self) -> int:
         """Subwords of the longest source that it takes: what it was trained on."""
-        return self.settings.data.max_length
+        return _longest(self.settings, *(model.encoder for model in self.models))
+
+    @property
+    def target_room(self) -> int | None:
+        """Subwords of the longest target that it has positions for; None: any number."""
+        return min(_room(model.decoder for model in self.models), default=None)
 
     def inputs(self, source: str, target: str) -> tuple[Tensor, Tensor]:
         """What the model reads when it is made to say `target` to `source`."""
@@ -104,7 +110,7 @@ class Translator:
         texts = [text] if isinstance(text, str) else list(text)
         parts = [sentences(one) if split else [one] for one in texts]
         rest = {name: options.pop(name) for name in OF_N_BEST if name in options}
-        asked = SearchOptions(beam_size=beam_size, **options)
+        asked = _for_one(SearchOptions(beam_size=beam_size, **options))
         found = iter(self.n_best([part for one in parts for part in one], asked, **rest))
         answers = [" ".join(filter(None, (next(found)[0].text for _ in one))) for one in parts]
         return answers[0] if isinstance(text, str) else answers
@@ -121,12 +127,14 @@ class Translator:
     ) -> list[list[Translation]]:
         """For each text the best translations, the best first; an empty text has an empty one.
 
+        Of those that are searched for, no two read alike: a list may be shorter than `n_best`.
         `prefixes` are what each translation must begin with. `truncate` cuts texts that are longer
         than the model was trained for; without it they are refused. `first` is the number of the
         first text among all: what is drawn at random for a text depends on the seed and its number.
         """
         sources = _read(self.source_tokenizer, texts, self.max_length, truncate)
-        begun = self.target_tokenizer.encode([""] * len(texts) if prefixes is None else prefixes)
+        given = [""] * len(texts) if prefixes is None else prefixes
+        begun = _begun(self.target_tokenizer, given, "prefix")
         _check_counts(texts, begun, "prefixes")
 
         def answer(indices: Ids) -> list[list[Translation]]:
@@ -134,7 +142,7 @@ class Translator:
             begin = [begun[i] for i in indices]
             numbers = [first + i for i in indices]
             found = search(self.models, source, BOS, EOS, options, begin, numbers)
-            return [_translations(self.target_tokenizer, hypotheses) for hypotheses in found]
+            return [_translations(self.target_tokenizer, one, options) for one in found]
 
         nothing = [Translation("", 0.0, 0.0, [])]
         return _in_batches(sources, batch_tokens // _width(options), answer, nothing)
@@ -153,8 +161,7 @@ class Translator:
         may spell a text in other subwords than the tokenizer would.
         """
         sources = _read(self.source_tokenizer, texts, self.max_length, truncate)
-        spelt = iter(self.target_tokenizer.encode([t for t in targets if isinstance(t, str)]))
-        wanted = [next(spelt) if isinstance(target, str) else target for target in targets]
+        wanted = self.target_ids(targets)
         _check_counts(texts, wanted, "targets")
 
         def answer(indices: Ids) -> list[tuple[float, int]]:
@@ -168,6 +175,22 @@ class Translator:
 
         pairs = [[*x, EOS, *y] for x, y in zip(sources, wanted, strict=True)]
         return _in_batches(pairs, batch_tokens, answer, (0.0, 0))
+
+    def target_ids(self, targets: Sequence[str | Ids]) -> list[Ids]:
+        """The ids of targets to be scored; those that there are no positions for are refused."""
+        _check_list(targets)
+        spelt = iter(self.target_tokenizer.encode([t for t in targets if isinstance(t, str)]))
+        wanted = [next(spelt) if isinstance(target, str) else target for target in targets]
+        room = self.target_room
+        over = [n for n, ids in enumerate(wanted, 1) if room is not None and len(ids) > room]
+        if over:
+            raise DataError(
+                f"{len(over):,} of {len(wanted):,} targets have more than {room} subwords.",
+                "The model has learned no more positions. "
+                f"The first is target {over[0]:,}: {targets[over[0] - 1][:40]!r}…",
+                "Leave them out, with their texts.",
+            )
+        return wanted
 
     def stream(
         self, text: str, *, truncate: bool = False, number: int = 0, **options: Any
@@ -199,7 +222,8 @@ class Generator:
     def generate(self, prompt: str | Texts = "", **options: Any) -> str | list[str]:
         """The prompt and what follows it, drawn at random unless `sample=False`."""
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        texts = [found[0].text for found in self.n_best(prompts, _to_generate(options))]
+        asked = _for_one(_to_generate(options))
+        texts = [found[0].text for found in self.n_best(prompts, asked)]
         return texts[0] if isinstance(prompt, str) else texts
 
     def n_best(
@@ -211,25 +235,36 @@ class Generator:
         first: int = 0,
     ) -> list[list[Translation]]:
         """For each prompt the answers, the best first; `first` is the first one's number."""
-        begun = self.tokenizer.encode(prompts)
+        begun = _begun(self.tokenizer, prompts, "prompt")
 
         def answer(indices: Ids) -> list[list[Translation]]:
             begin, numbers = [begun[i] for i in indices], [first + i for i in indices]
             found = search(self.model, None, BOS, EOS, options, begin, numbers)
-            return [_translations(self.tokenizer, hypotheses) for hypotheses in found]
+            return [_translations(self.tokenizer, one, options) for one in found]
 
         rows = [[BOS, *ids] for ids in begun]
         return _in_batches(rows, batch_tokens // _width(options), answer, [])
 
     def stream(self, prompt: str = "", *, number: int = 0, **options: Any) -> Iterator[str]:
         """What follows the prompt, piece by piece as it is made."""
-        (begun,) = self.tokenizer.encode([prompt])
+        (begun,) = _begun(self.tokenizer, [prompt], "prompt")
         tokens = stream(self.model, None, BOS, EOS, _to_generate(options), begun, number)
-        yield from _growing(self.tokenizer, begun, tokens)
+        return _growing(self.tokenizer, begun, tokens)
 
 
 def _to_generate(options: dict[str, Any]) -> SearchOptions:
     return SearchOptions(**{"sample": True, "beam_size": 1, "max_length": 256, **options})
+
+
+def _for_one(options: SearchOptions) -> SearchOptions:
+    """`options`, unless they ask for answers that would be passed over."""
+    if options.n_best > 1:
+        raise InputError(
+            f"n_best = {options.n_best} was given where a text has one answer.",
+            "The others would be passed over.",
+            "Call n_best([text], SearchOptions(…)) for all of them, or leave n_best out.",
+        )
+    return options
 
 
 @dataclass(frozen=True)
@@ -262,6 +297,11 @@ class Classifier:
         self.labels = tuple(meanings.get(code, code) for code in codes)
         self.spellings = dict(zip((*self.labels, *codes), self.labels * 2, strict=True))
 
+    @property
+    def max_length(self) -> int:
+        """Subwords of the longest text that it takes: what it was trained on."""
+        return _longest(self.settings, self.model.encoder)
+
     @overload
     def classify(
         self, text: str, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
@@ -280,7 +320,7 @@ class Classifier:
     ) -> Classification | list[Classification]:
         """One text or many, answers in the order of the questions."""
         texts = [text] if isinstance(text, str) else list(text)
-        read = _read(self.tokenizer, texts, self.settings.data.max_length, truncate)
+        read = _read(self.tokenizer, texts, self.max_length, truncate)
         rows = [[BOS, *ids] for ids in read]
 
         def answer(indices: Ids) -> list[Classification]:
@@ -302,8 +342,44 @@ def _meanings(name: str) -> dict[str, str]:
     return (datasets.manifest(name).labels or {}) if name in datasets.names() else {}
 
 
+def _room(stacks: Iterable[Stack]) -> list[int]:
+    """Subwords that fit beside a mark, for each that has a table of positions."""
+    tables = (stack.positions.longest for stack in stacks)
+    return [longest - 1 for longest in tables if longest is not None]
+
+
+def _longest(settings: RunSettings, *readers: Stack) -> int:
+    return min([settings.data.max_length, *_room(readers)])
+
+
+def _check_list(texts: object) -> None:
+    if isinstance(texts, str):
+        raise InputError(
+            f"One text was given where a list of texts is needed: {texts[:40]!r}.",
+            "It would be read as a list of its letters.",
+            "Give a list: [text].",
+        )
+
+
+def _begun(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> list[Ids]:
+    """The ids of what answers begin with, to the letter."""
+    _check_list(texts)
+    rows = tokenizer.encode(texts)
+    for text, ids in zip(texts, rows, strict=True):
+        if UNK in ids:
+            spans = zip(ids, tokenizer.spans(text), strict=True)
+            unknown = ", ".join(repr(text[a:b]) for token, (a, b) in spans if token == UNK)
+            raise InputError(
+                f"The {what} {text[:40]!r} cannot be spelt.",
+                f"No subword of the model has {unknown}, and an answer must begin with it.",
+                f"Leave that out of the {what}.",
+            )
+    return rows
+
+
 def _read(tokenizer: Tokenizer, texts: Sequence[str], longest: int, truncate: bool) -> list[Ids]:
     """The ids of each text, none of them longer than the model was trained for."""
+    _check_list(texts)
     rows = tokenizer.encode(texts)
     for number, ids in enumerate(rows):
         if len(ids) > longest and not truncate:
@@ -345,11 +421,20 @@ def _in_batches(
     return answers
 
 
-def _translations(tokenizer: Tokenizer, hypotheses: list[Hypothesis]) -> list[Translation]:
-    return [
+def _translations(
+    tokenizer: Tokenizer, hypotheses: list[Hypothesis], options: SearchOptions
+) -> list[Translation]:
+    """In their order; of those that spell one text, the best alone, unless they are drawn."""
+    found = [
         Translation(tokenizer.decode(h.ids), h.score, h.log_probability, h.ids, h.complete)
         for h in hypotheses
     ]
+    if options.sample:
+        return found
+    best: dict[str, Translation] = {}
+    for one in found:
+        best.setdefault(one.text, one)
+    return list(best.values())
 
 
 def _growing(tokenizer: Tokenizer, begun: Ids, tokens: Iterator[int]) -> Iterator[str]:
@@ -461,9 +546,15 @@ def ready(saved: Checkpoint, int8: bool = False) -> Model:
 
 
 def _ensemble(members: Sequence[Translator | Classifier | Generator]) -> Translator:
-    translators = [member for member in members if isinstance(member, Translator)]
-    if not members or len(translators) != len(members):
+    if not members:
         raise InputError(
+            "An ensemble of no models was asked for.",
+            "There is nothing that could answer.",
+            "Name at least one run.",
+        )
+    translators = [member for member in members if isinstance(member, Translator)]
+    if len(translators) != len(members):
+        raise CheckpointError(
             "An ensemble was asked for of something else than translators.",
             "The probabilities of translators are what is averaged.",
             "Name runs of translators only.",
@@ -472,7 +563,7 @@ def _ensemble(members: Sequence[Translator | Classifier | Generator]) -> Transla
     sides = ("source_tokenizer", "target_tokenizer")
     for other in translators[1:]:
         if any(getattr(first, s).fingerprint != getattr(other, s).fingerprint for s in sides):
-            raise InputError(
+            raise CheckpointError(
                 "The translators of the ensemble have different subwords.",
                 "They must say the same tokens for their probabilities to be averaged.",
                 "Train them on one data set with one vocabulary: the same [data] settings.",

@@ -312,9 +312,9 @@ def test_the_command_prints_and_writes_what_it_measured(
 ) -> None:
     code, said, _ = glassformer("bench", "decode", "--quick", "--threads", 1)
     assert code == 0
-    written = json.loads(Path("results/bench_decode.json").read_text())
+    written = json.loads(Path("results/quick/bench_decode.json").read_text())
     assert f"worst ratio: {written['worst_ratio']:.2f}" in said
-    assert written["command"].endswith("--threads 1 --quick")
+    assert written["command"].endswith("--quick --threads 1")
 
     translator(tmp_path / "run")
     source, reference = text(ENGLISH).paths
@@ -323,7 +323,7 @@ def test_the_command_prints_and_writes_what_it_measured(
         "--model", "run", "--source", source, "--reference", reference, "--limit", 2,
     )  # fmt: skip
     assert code == 0 and "BLEU" in said and "run, 2 sentences" in said
-    written = json.loads(Path("results/bench_decode_trained.json").read_text())
+    written = json.loads(Path("results/quick/bench_decode_trained.json").read_text())
     assert written["command"].endswith("--limit 2")
 
 

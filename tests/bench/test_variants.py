@@ -82,6 +82,11 @@ def test_what_is_the_same_is_tried_once() -> None:
         ("train.max_minutes=5", r"train\.max_minutes cannot be varied"),
         ("train.metric=accuracy", r"train\.metric cannot be varied"),
         ("train={max_steps=9}", r"train\.max_steps cannot be varied"),
+        ("train.patience=2", r"train\.patience cannot be varied"),
+        ("train.validate_every=2", r"train\.validate_every cannot be varied"),
+        ("data.valid_examples=3,4", r"data\.valid_examples cannot be varied"),
+        ("data.name=reverse", r"data\.name cannot be varied"),
+        ("model.vocab_size=50", "cannot be varied with train.metric = 'loss'"),
     ],
 )
 def test_wrong_names_and_values_are_refused(text: str, what: str) -> None:

@@ -81,7 +81,7 @@ def test_debug_shows_the_traceback() -> None:
 def test_bench_model_ends_with_its_worst_ratio_and_writes_its_figures(tmp_path: Path) -> None:
     result = run("bench", "model", "--quick", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    report = json.loads((tmp_path / "results/bench_model.json").read_text())
+    report = json.loads((tmp_path / "results/quick/bench_model.json").read_text())
     assert result.stdout.splitlines()[-1] == f"worst ratio: {report['worst_ratio']:.2f}"
     assert report["worst_ratio"] == min(report["ratios"].values())
     assert report["command"].startswith("glassformer bench model")

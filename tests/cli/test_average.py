@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.checkpoint import Checkpoint, RunFolder, read
+from glassformer.checkpoint import Checkpoint, RunFolder, TrainingState, read
 from glassformer.config import RunSettings
 
 
@@ -44,3 +44,13 @@ def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
     assert result.returncode == 4
     assert "holds no checkpoint" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_checkpoint_that_a_run_goes_on_from_is_not_overwritten(tmp_path: Path) -> None:
+    state = TrainingState({}, {})
+    checkpoint = Checkpoint(RunSettings(), {"w": torch.zeros(2)}, training=state)
+    folder = RunFolder(tmp_path).save(checkpoint, 1, False, 9)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    result = run(str(tmp_path), "--into", str(folder))
+    assert result.returncode == 4 and "could not be resumed" in result.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -20,7 +20,7 @@ from glassformer.evaluate.bleu import bleu
 from glassformer.model.build import build
 from glassformer.pipeline import load_classifier, load_translator
 from pretrained.stand_ins import bundle
-from train.runs import PAIRS, TINY, Command, text
+from train.runs import ON_FILES, PAIRS, Command, text
 
 SOURCES, REFERENCES = map(list, zip(*PAIRS[:12], strict=True))
 
@@ -51,8 +51,8 @@ def classifier(glassformer: Command, tmp_path: Path) -> Command:
         Path(f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     files = {name: [str(tmp_path / f"{name}.jsonl")] for name in ("train", "valid")}
     model: dict[str, Any] = {"kind": "classifier", "vocab_size": 40}
-    data = {"name": "files", "columns": ["text", "label"], "max_length": 12, **files}
-    saved(TINY.replace(model=model, data=data))
+    data = {"columns": ["text", "label"], "max_length": 12, **files}
+    saved(ON_FILES.replace(model=model, data=data))
     return glassformer
 
 

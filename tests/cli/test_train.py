@@ -12,7 +12,7 @@ from glassformer.cli.train import read_recipe
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
 from glassformer.pipeline import Classifier, load
-from train.runs import RECIPE, TINY, Command, assert_same_bits, records, steps, text
+from train.runs import ON_FILES, RECIPE, TINY, Command, assert_same_bits, records, steps, text
 
 
 @pytest.fixture
@@ -252,9 +252,9 @@ def reviews(tmp_path: Path) -> RunSettings:
         rows = "".join(f"a {mood} fox {i}\t{mood}\n" for i in range(20) for mood in ("sad", "glad"))
         (tmp_path / f"{name}.tsv").write_text(f"text\tlabel\n{rows}")
     files = {name: [str(tmp_path / f"{name}.tsv")] for name in ("train", "valid")}
-    return TINY.replace(
+    return ON_FILES.replace(
         model={"kind": "classifier", "vocab_size": 40},
-        data={"name": "files", "columns": ["text", "label"], **files},
+        data={"columns": ["text", "label"], **files},
         train={"max_steps": 2, "metric": "accuracy"},
     )
 
@@ -424,3 +424,9 @@ def test_fetching_shows_how_much_of_each_file_there_is(
         progress("another", 3, None)
     said = capsys.readouterr().err
     assert "a/file.gz" in said and "another" in said and "100%" in said
+
+
+def test_a_recipe_that_is_not_utf8_is_told(glassformer: Command) -> None:
+    Path("r.toml").write_bytes(b"\xff\xfe[model]")
+    code, _, said = glassformer("train", "r.toml")
+    assert code == 2 and "are not TOML" in said and "Traceback" not in said

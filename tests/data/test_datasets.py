@@ -296,25 +296,26 @@ def test_imdb_is_prepared_from_the_archive_and_from_nothing_else_in_it(
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_valid_and_train_of_imdb_share_no_film_and_leave_no_review_out(given):
-    """The authors number reviews film by film."""
-    numbers = [0, 1_100, 1_200, 10_999, 11_000, 11_999, 12_499]
+def test_valid_and_train_of_imdb_leave_no_review_out_and_part_where_films_do(given):
+    """The first and last reviews of films at the borders, as they are numbered in the archive."""
+    train = {"pos": [0, 1_102, 3_514, 10_987, 11_010], "neg": [0, 3_513, 3_970, 11_016, 11_499]}
+    valid = {"pos": [11_011, 11_020, 11_100, 12_499], "neg": [3_514, 3_600, 3_969, 11_500, 12_499]}
     rows = [
-        {"id": f"train/{kind}/{number}_7", "text": f"{kind} {number}", "label": int(kind == "pos")}
+        {"id": f"train/{kind}/{number}_7", "text": f"{kind} {number}"}
+        for part in (train, valid)
+        for kind, numbers in part.items()
         for number in numbers
-        for kind in ("pos", "neg")
     ]
-    text = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
-    splits = datasets.manifest("imdb").splits
-    path = put(given, "train.jsonl", text)
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    path, splits = put(given, "train.jsonl", text), datasets.manifest("imdb").splits
 
     def read(split):
         return list(Corpus(TextFiles((path,), ("text",), where=splits[split].where)))
 
     whole = [(row["text"],) for row in rows]
     assert read("train-and-valid") == whole
-    assert read("train") == whole[:8]
-    assert read("valid") == whole[8:]
+    assert read("train") == whole[:10]
+    assert read("valid") == whole[10:]
 
 
 def hub(monkeypatch, rows) -> list[tuple]:

@@ -208,10 +208,15 @@ def test_the_grammar_needs_no_files(folder):
 
 
 @pytest.mark.parametrize(
-    ("kind", "languages"),
-    [("translator", ("de", "en")), ("classifier", ()), ("language-model", ()), (MASKED, ())],
+    ("kind", "name", "languages"),
+    [
+        ("translator", "some-set", ("de", "en")),
+        ("classifier", "imdb", ()),
+        ("language-model", "some-set", ()),
+        (MASKED, "some-set", ()),
+    ],
 )
-def test_any_other_name_is_a_named_set(folder, monkeypatch, kind, languages):
+def test_any_other_name_is_a_named_set(folder, monkeypatch, kind, name, languages):
     rows = LABELLED if kind == "classifier" else TRAIN
     (path,) = write_table(folder, "named", rows)
     asked = []
@@ -221,14 +226,15 @@ def test_any_other_name_is_a_named_set(folder, monkeypatch, kind, languages):
         return TextFiles((Path(path),), (1, 2))
 
     monkeypatch.setattr(datasets, "find", find)
-    data = {"name": "some-set", "source_language": "de", "target_language": "en", "hidden": 0.2}
+    chosen = dict(zip(("source_language", "target_language"), languages, strict=False))
+    data = {"name": name, "hidden": 0.2, **chosen}
     settings = RunSettings.of(model={"kind": kind, "vocab_size": 60}, data=data)
     made = prepare.prepare(settings)
-    assert set(asked) == {("some-set", split, languages) for split in ("train", "valid")}
+    assert set(asked) == {(name, split, languages) for split in ("train", "valid")}
     assert len(made.train) == len(rows)
     asked.clear()
     prepare.prepare(settings.replace(data={"train_split": "more"}))
-    assert set(asked) == {("some-set", split, languages) for split in ("more", "valid")}
+    assert set(asked) == {(name, split, languages) for split in ("more", "valid")}
 
 
 def test_a_split_that_a_set_does_not_have_is_answered_with_the_nearest(folder):
@@ -672,3 +678,13 @@ def test_a_task_too_short_to_be_one_is_refused(folder):
     data = {"name": "copy", "examples": 4, "valid_examples": 2, "longest": 1}
     error = refusal(GlassformerError, RunSettings.of(model={"kind": "tagger"}, data=data))
     assert "longest" in error.what
+
+
+def test_of_two_vocabularies_one_side_takes_the_sources(folder):
+    """As where a classifier starts from a translator."""
+    pairs = prepared(folder, joint_vocabulary=False)
+    assert pairs.tokenizers.keys() == {"source", "target"}
+    labelled = settings_for(folder, "classifier", LABELLED, LABELLED)
+    made = prepare.prepare(labelled, 1, pairs.tokenizers)
+    assert made.tokenizers == {"joint": pairs.tokenizers["source"]}
+    assert made.settings.model.vocab_size == len(pairs.tokenizers["source"])

@@ -48,6 +48,9 @@ validate_every = 4
 keep = 100
 """
 TINY = RunSettings.from_toml(RECIPE)
+ON_FILES = RunSettings(model=TINY.model, train=TINY.train).replace(
+    data={"name": "files", "valid_examples": 12, "batch_tokens": 64}
+)
 
 PAIRS = [
     (f"the {colour} {animal} {verb}", f"le {animal} {colour} {verb} ici")
@@ -74,8 +77,7 @@ def text(folder: Path, **sections: Mapping[str, Any]) -> RunSettings:
         name: [str(folder / f"{name}.{language}") for language in ("en", "fr")[: 1 if one else 2]]
         for name in ("train", "valid")
     }
-    base = TINY.replace(data={"name": "files", **files}, model={"vocab_size": 60})
-    return base.replace(**sections)
+    return ON_FILES.replace(data=files, model={"vocab_size": 60}).replace(**sections)
 
 
 def trained(

@@ -22,6 +22,7 @@ from glassformer.train.loop import Run, start, train, updates
 from glassformer.train.validate import validate
 from glassformer.train.verify import verify_resume
 from train.runs import (
+    ON_FILES,
     PAIRS,
     TINY,
     assert_equal,
@@ -71,9 +72,9 @@ def settings_of(folder: Path, words: Path | None, kind: str, **model: Any) -> Ru
         rows = [f"{source} again\t{'eats' in source}\n" for source, _ in PAIRS]
         (folder / f"{name}.tsv").write_text("".join(rows))
     files = {name: [str(folder / f"{name}.tsv")] for name in ("train", "valid")}
-    return TINY.replace(
+    return ON_FILES.replace(
         model={"kind": kind, "vocab_size": 60, "dropout": 0.2, **model},
-        data={"name": "files", "columns": ["1", "2"], "batch_tokens": 200, **files},
+        data={"columns": ["1", "2"], "batch_tokens": 200, **files},
         train={"start_from": place, "max_steps": 6, "ema": 0.5},
     )
 
@@ -101,9 +102,9 @@ def test_a_masked_language_model_learns(tmp_path: Path) -> None:
     for name in ("train", "valid"):
         (tmp_path / name).write_text("".join(f"{f'{word} ' * 5}\n" for word in words * 4))
     files = {name: [str(tmp_path / name)] for name in ("train", "valid")}
-    settings = TINY.replace(
+    settings = ON_FILES.replace(
         model={**MASKED["model"], "d_model": 32, "vocab_size": 80, "dropout": 0.0},
-        data={"name": "files", "hidden": 0.3, "batch_tokens": 600, "valid_examples": 100, **files},
+        data={"hidden": 0.3, "batch_tokens": 600, "valid_examples": 100, **files},
         train={"max_steps": 25, "learning_rate": 0.02, "warmup": 5, "validate_every": 25},
     )
     trained(prepare(settings, threads=1), tmp_path / "run")
@@ -253,6 +254,15 @@ def test_an_encoder_that_would_read_otherwise_is_refused(
         begun(data_of(tmp_path, words, **change), tmp_path / "run")
     assert f"model.{name} = {value!r} does not go with train.start_from" in caught.value.what
     assert f"Set model.{name} = {getattr(TINY.model, name)!r}" in caught.value.remedy
+
+
+def test_subwords_that_were_learned_otherwise_are_not_called_so(
+    tmp_path: Path, words: Path
+) -> None:
+    settings = settings_of(tmp_path, words, "classifier").replace(data={"fold_case": True})
+    data = prepare(settings, 1, read(find(words)).tokenizers)
+    with pytest.raises(SettingsError, match=r"data\.fold_case = True does not go with"):
+        begun(data, tmp_path / "run")
 
 
 def test_subwords_of_ones_own_are_refused(tmp_path: Path, words: Path) -> None:

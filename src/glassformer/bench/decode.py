@@ -198,12 +198,12 @@ def memory_table(
 
 
 def notes(plan: Plan, done: Measured) -> list[str]:
-    few = f"about {plan.slow_sentences} of the sentences: speed is counted per token."
-    marian = (
-        f"Hugging Face (transformers {version('transformers')}, Marian, SDPA) is asked for {few}"
-    )
-    if MARIAN not in done.contenders:
-        marian = "Hugging Face is left out: its Marian has no such architecture."
+    marian = "Hugging Face is left out: its Marian has no such architecture."
+    if MARIAN in done.contenders:
+        marian = (
+            f"Hugging Face (transformers {version('transformers')}, Marian, SDPA) is asked for "
+            f"about {plan.slow_sentences} of the sentences: speed is counted per token."
+        )
     return [
         "Each contender runs in a process of its own, in turns with the others.",
         "All contenders hold the same weights; those in fp32 say the same, greedily (checked).",

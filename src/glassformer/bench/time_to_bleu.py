@@ -74,7 +74,7 @@ def timed(place: Path) -> Timed:
             "Train a translator with train.metric=bleu.",
         )
     saved = find(place) / SETTINGS
-    settings = RunSettings.from_toml(saved.read_text()) if saved.is_file() else None
+    settings = RunSettings.from_toml(saved.read_bytes()) if saved.is_file() else None
     return Timed(str(place), Curve(points, curve.counted), settings)
 
 

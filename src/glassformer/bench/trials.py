@@ -28,7 +28,7 @@ def check_claim(folder: Path, settings: RunSettings) -> None:
     """The check alone: nothing is written."""
     path = folder / RECIPE
     if path.is_file():
-        before = RunSettings.from_toml(path.read_text())
+        before = RunSettings.from_toml(path.read_bytes())
         if before != settings:
             changed = ", ".join(differences(before.model_dump(), settings.model_dump()))
             raise SettingsError(

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from glassformer.bench.trials import check_claim
 from glassformer.config import RunSettings, parse_changes
-from glassformer.data.prepare import check as check_data
+from glassformer.data.check import check as check_data
 from glassformer.errors import SettingsError
 from glassformer.model.build import check as check_model
 
@@ -19,8 +19,21 @@ SAME_FOR_ALL = {
     "train.seed": "Seeds are what differences are measured against, and --seeds says how many.",
     "train.max_steps": "All variants get the same budget.",
     "train.max_minutes": "All variants get the same budget.",
+    "train.patience": "All variants get the same budget.",
+    "train.target": "All variants get the same budget.",
     "train.metric": "All variants are judged by the same score.",
-}
+    "train.validate_every": "The best of more scores is better.",
+} | dict.fromkeys(
+    (
+        "data.name",
+        "data.valid",
+        "data.valid_examples",
+        "data.source_language",
+        "data.target_language",
+    ),
+    "All variants are judged on the same text.",
+)
+SUBWORDS = ("model.vocab_size", "data.subwords", "data.joint_vocabulary", "data.fold_case")
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,13 @@ def _check(settings: RunSettings, base: RunSettings) -> None:
         if attrgetter(name)(settings) != attrgetter(name)(base):
             remedy = f"Change it for all of them, without --vary: {name}=…"
             raise SettingsError(f"{name} cannot be varied.", why, remedy)
+    for name in SUBWORDS if base.train.metric == "loss" else ():
+        if attrgetter(name)(settings) != attrgetter(name)(base):
+            raise SettingsError(
+                f"{name} cannot be varied with train.metric = 'loss'.",
+                "A loss is per subword, and of other subwords it says something else.",
+                "Set train.metric=bleu for all of them.",
+            )
     check_model(settings.model)
     check_data(settings)
 

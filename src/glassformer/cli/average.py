@@ -30,5 +30,11 @@ def average(
         keep = newest.settings.train.keep
         say(f"{len(steps)} of the last {last} checkpoints are there: train.keep = {keep}")
     place = into or run / "averaged"
+    if (place / checkpoint.STATE_VALUES).exists():
+        raise CheckpointError(
+            f"{place} is a checkpoint that a run can go on from.",
+            "An average has weights only: the run could not be resumed.",
+            "Name another place: --into FOLDER.",
+        )
     checkpoint.write(averaged, place)
     print(f"the average of {', '.join(step.name for step in steps)}: {place}")

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
+Quick = Annotated[
+    bool,
+    typer.Option(
+        "--quick", help="Toy sizes in seconds, to results/quick: a test of the bench itself."
+    ),
+]
+
 
 @app.callback()
 def bench() -> None:
@@ -27,26 +34,37 @@ def bench() -> None:
 
 @app.command()
 def model(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 7,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds; the best one counts. [7]")
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
-    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
-        "results/bench_model.json"
-    ),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Toy sizes in seconds: a test of the bench itself.")
-    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Where the figures go as JSON. [results/bench_model.json]")
+    ] = None,
+    quick: Quick = False,
 ) -> None:
     """The whole model beside nn.Transformer and Marian; attention's cost against length."""
     import torch
 
     from glassformer.bench.model import Plan, bench_model
 
+    how = effort(quick, rounds, usual=7)
     torch.set_num_threads(threads)
-    plan = Plan.quick() if quick else Plan(rounds=rounds)
-    command = f"glassformer bench model --rounds {rounds} --threads {threads}"
+    plan = Plan.quick() if quick else Plan(rounds=rounds or 7)
     with progress("measuring", plan.steps) as tick:
-        report = bench_model(plan, command + " --quick" * quick, tick)
-    show(report, output)
+        report = bench_model(plan, f"glassformer bench model {how} --threads {threads}", tick)
+    show(report, output or figures("bench_model", quick))
+
+
+def effort(quick: bool, rounds: int | None, usual: int) -> str:
+    """How much is measured, as it is typed."""
+    o.not_with("--quick", quick, "It has rounds of its own.", rounds=rounds)
+    return "--quick" if quick else f"--rounds {rounds or usual}"
+
+
+def figures(name: str, quick: bool) -> Path:
+    """Toy figures never take the place of real ones."""
+    return Path("results/quick" if quick else "results") / f"{name}.json"
 
 
 def show(report: "Report", output: Path) -> None:
@@ -107,7 +125,9 @@ def train(
 
 @app.command()
 def decode(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 3,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds; the best one counts. [3]")
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
     run: Annotated[
         Path | None, typer.Option("--model", help="A trained model instead of random weights.")
@@ -121,9 +141,7 @@ def decode(
         Path | None,
         typer.Option(help="Where the figures go as JSON. [results/bench_decode[_trained].json]"),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Toy sizes in seconds: a test of the bench itself.")
-    ] = False,
+    quick: Quick = False,
 ) -> None:
     """Decoding beside CTranslate2 and Hugging Face on the same weights: speed and memory."""
     import torch
@@ -133,21 +151,22 @@ def decode(
     from glassformer.errors import SettingsError
 
     o.only_with("--model", run is not None, limit=limit)
+    how = effort(quick, rounds, usual=3)
     torch.set_num_threads(threads)
-    command = f"glassformer bench decode --rounds {rounds} --threads {threads}" + " --quick" * quick
+    command = f"glassformer bench decode {how} --threads {threads}"
     if run is None and source is None and reference is None:
-        plan = Plan.quick() if quick else Plan(rounds=rounds)
+        plan = Plan.quick() if quick else Plan(rounds=rounds or 3)
         with progress("measuring", plan.steps) as tick:
             report = bench_decode(plan, command, tick)
-        show(report, output or Path("results/bench_decode.json"))
+        show(report, output or figures("bench_decode", quick))
     elif run is not None and source is not None and reference is not None:
-        plan = Plan.quick() if quick else Plan.trained(rounds)
+        plan = Plan.quick() if quick else Plan.trained(rounds or 3)
         command += f" --model {run} --source {source} --reference {reference}"
         command += f" --limit {limit}" if limit else ""
         text = TextFiles((source, reference))
         with progress("measuring", plan.steps) as tick:
             report = bench_trained(run, text, plan, command, tick, limit)
-        show(report, output or Path("results/bench_decode_trained.json"))
+        show(report, output or figures("bench_decode_trained", quick))
     else:
         raise SettingsError(
             "A trained model is measured on text, and not all of it is named.",

@@ -45,7 +45,7 @@ def read_recipe(recipe: Path, changes: list[str], skip_bad: bool = False) -> Run
             "A recipe is a TOML file with sections [model], [data] and [train].",
             "Look into recipes/ for examples.",
         )
-    settings = RunSettings.from_toml(recipe.read_text())
+    settings = RunSettings.from_toml(recipe.read_bytes())
     settings = settings.replace(**parse_changes(changes))
     return settings.replace(data={"skip_bad": True}) if skip_bad else settings
 

@@ -19,11 +19,12 @@ from typing import Any
 from glassformer.config import DataSettings, RunSettings
 from glassformer.data import datasets, grammar, tasks
 from glassformer.data.batch import Examples
+from glassformer.data.check import check
 from glassformer.data.corpus import Corpus, Row, TextFiles, readable
 from glassformer.data.download import sha256_of
 from glassformer.data.ragged import Ragged, RaggedWriter
 from glassformer.data.tokenizer import PAD, Tokenizer
-from glassformer.errors import DataError, SettingsError
+from glassformer.errors import DataError
 
 CHUNK = 20_000  # rows tokenised at a time
 READS = {"translator": ("a text", "its translation"), "classifier": ("a text", "its label")}
@@ -70,6 +71,8 @@ def prepare(
         return _prepare_task(settings)
     train = find_text(settings, "train")
     tokenizers = tokenizers or _tokenizers(train, settings)
+    if "source" in tokenizers and len(_sides(settings)) == 1:  # of a run that had two
+        tokenizers = {"joint": tokenizers["source"]}
     is_classifier = settings.model.kind == "classifier"
     labels = tuple(sorted({row[-1] for row in train.rows()})) if is_classifier else ()
     settings = settings.replace(
@@ -95,40 +98,6 @@ def prepare(
         rows = _fitting(rows, settings, tokenizers)
     valid_lost = replace(valid_lost, bad_rows=valid.bad_rows())  # as just read
     return Prepared(settings, train_examples, valid_examples, rows, tokenizers, lost, valid_lost)
-
-
-def check(settings: RunSettings) -> None:
-    """Refuse data and a kind of model that do not go together."""
-    kind, data = settings.model.kind, settings.data
-    made_up = data.name in tasks.TASKS
-    valid = ["translator", "language-model", "masked-language-model", "classifier"]
-    if made_up or data.name == "grammar":
-        valid = ["translator", "tagger"] if made_up else valid[:-1]
-    if kind not in valid:
-        raise SettingsError(
-            f"model.kind = {kind!r} does not go with data.name = {data.name!r}.",
-            "A task is answered in place or said; text is translated, classified or continued.",
-            f"Set model.kind = {' or '.join(map(repr, valid))}.",
-        )
-    if kind == "masked-language-model" and not data.hidden:
-        raise SettingsError(
-            f"data.hidden = {data.hidden} does not go with model.kind = {kind!r}.",
-            "It learns by guessing the share of its text that is hidden from it.",
-            "Set data.hidden = 0.15, as is customary.",
-        )
-    if kind == "masked-language-model" and data.subword_sampling:
-        raise SettingsError(
-            f"data.subword_sampling = {data.subword_sampling} does not go with "
-            f"model.kind = {kind!r}.",
-            "Its texts are cut into pieces by their subwords, which therefore stay as they are.",
-            "Leave data.subword_sampling out: what is hidden is drawn anew each time anyway.",
-        )
-    if made_up and data.longest < 2:
-        raise SettingsError(
-            f"data.longest = {data.longest} does not go with data.name = {data.name!r}.",
-            "The sequences of a task are 2 symbols long or longer.",
-            "Set data.longest to 2 or more.",
-        )
 
 
 def find_text(settings: RunSettings, split: str) -> Text:

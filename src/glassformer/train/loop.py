@@ -79,7 +79,7 @@ def start(
         set_weights(model, saved.weights)
     elif before := origin(settings):
         check_origin(before, data)
-        adopt_weights(model, before.weights)
+        adopt_weights(model, before.weights, before.settings.data.labels == settings.data.labels)
     objective = spread(
         Objective(model, s.label_smoothing, s.agreement, s.compile), world, s.fully_shard
     )
@@ -109,6 +109,14 @@ def check_origin(before: Checkpoint, data: Prepared) -> None:
                 f"model.{name} = {here!r} does not go with train.start_from = {place!r}.",
                 f"That run was trained with {there!r}, and its weights mean nothing without.",
                 f"Set model.{name} = {there!r}, or leave train.start_from out.",
+            )
+    for name in ("subwords", "fold_case"):
+        there, here = (getattr(s.data, name) for s in (before.settings, data.settings))
+        if there != here:
+            raise SettingsError(
+                f"data.{name} = {here!r} does not go with train.start_from = {place!r}.",
+                f"The subwords are those of that run, and were learned with {there!r}.",
+                f"Set data.{name} = {there!r}, or leave train.start_from out.",
             )
     own, known = ({t.fingerprint for t in of.tokenizers.values()} for of in (data, before))
     if not own <= known:

@@ -1,0 +1,150 @@
+"""Which settings of a run go together, before any text is read."""
+
+from glassformer.config import DataSettings, RunSettings
+from glassformer.data import datasets, tasks
+from glassformer.data.tokenizer import PAD
+from glassformer.errors import SettingsError
+
+TASK, GRAMMAR, FILES, SET = "a task", "the grammar", "files", "a named set"
+TEXT = [GRAMMAR, FILES, SET]
+MEANT_FOR = {  # settings of [data] that mean nothing elsewhere
+    "train": [FILES],
+    "valid": [FILES],
+    "columns": [FILES],
+    "train_split": [SET],
+    "source_language": [FILES, SET],
+    "target_language": [FILES, SET],
+    "examples": [TASK, GRAMMAR],
+    "symbols": [TASK],
+    "longest": [TASK],
+    "subwords": TEXT,
+    "joint_vocabulary": TEXT,
+    "fold_case": TEXT,
+    "subword_sampling": TEXT,
+    "hidden": TEXT,
+    "max_length": TEXT,
+}
+
+
+def check(settings: RunSettings) -> None:
+    """Refuse data, a kind of model and ways to train that do not go together."""
+    _check_kind(settings)
+    _check_meaning(settings)
+    _check_hiding(settings)
+    _check_labels(settings)
+    _check_sizes(settings)
+    model, train = settings.model, settings.train
+    if train.agreement and not (
+        model.dropout or model.attention_dropout or model.feed_forward_dropout
+    ):
+        raise SettingsError(
+            f"train.agreement = {train.agreement} does not go with model.dropout = 0.",
+            "Two passes agree on everything if nothing is dropped, and take twice the time.",
+            "Set model.dropout = 0.3, or leave train.agreement out.",
+        )
+
+
+def origin(data: DataSettings) -> str:
+    """Where the examples come from."""
+    if data.name in tasks.TASKS:
+        return TASK
+    return {"grammar": GRAMMAR, "files": FILES}.get(data.name, SET)
+
+
+def _check_kind(settings: RunSettings) -> None:
+    kind, data = settings.model.kind, settings.data
+    valid = {
+        TASK: ["translator", "tagger"],
+        GRAMMAR: ["translator", "language-model", "masked-language-model"],
+    }.get(origin(data), ["translator", "language-model", "masked-language-model", "classifier"])
+    if kind not in valid:
+        raise SettingsError(
+            f"model.kind = {kind!r} does not go with data.name = {data.name!r}.",
+            "A task is answered in place or said; text is translated, classified or continued.",
+            f"Set model.kind = {' or '.join(map(repr, valid))}.",
+        )
+
+
+def _check_meaning(settings: RunSettings) -> None:
+    """A setting that would be passed over is a mistake: of the setting, or of data.name."""
+    data, here = settings.data, origin(settings.data)
+    for name, places in MEANT_FOR.items():
+        value, named = getattr(data, name), " = 'files'" if places == [FILES] else ""
+        if here not in places and value != DataSettings.model_fields[name].default:
+            raise SettingsError(
+                f"data.{name} = {value!r} does not go with data.name = {data.name!r}.",
+                f"It is for {' and '.join(places)}, and would be passed over.",
+                f"Leave it out, or set data.name{named}.",
+            )
+    languages = data.source_language, data.target_language
+    if here == SET and settings.model.kind != "translator" and languages != ("en", "fr"):
+        raise SettingsError(
+            f"The languages {' and '.join(languages)} do not go with a {settings.model.kind}.",
+            f"Only a translator chooses among the columns of {data.name}; others read the first.",
+            "Leave them out, or name the text itself: data.name = 'files'.",
+        )
+
+
+def _check_hiding(settings: RunSettings) -> None:
+    kind, data = settings.model.kind, settings.data
+    if kind == "masked-language-model" and not data.hidden:
+        raise SettingsError(
+            f"data.hidden = {data.hidden} does not go with model.kind = {kind!r}.",
+            "It learns by guessing the share of its text that is hidden from it.",
+            "Set data.hidden = 0.15, as is customary.",
+        )
+    if kind == "masked-language-model" and data.subword_sampling:
+        raise SettingsError(
+            f"data.subword_sampling = {data.subword_sampling} does not go with "
+            f"model.kind = {kind!r}.",
+            "Its texts are cut into pieces by their subwords, which therefore stay as they are.",
+            "Leave data.subword_sampling out: what is hidden is drawn anew each time anyway.",
+        )
+
+
+def _check_labels(settings: RunSettings) -> None:
+    """Of a named set without labels every sentence would be a class of its own."""
+    data = settings.data
+    if settings.model.kind != "classifier" or origin(data) != SET:
+        return
+    sheet = datasets.manifest(data.name)
+    part = sheet.splits.get(data.train_split)  # one that is not there is told of later
+    if not sheet.labels or (part and part.columns and part.columns[-1] != sheet.columns[-1]):
+        raise SettingsError(
+            f"data.train_split = {data.train_split!r} of {data.name} does not go with "
+            "model.kind = 'classifier'.",
+            "It has no labels.",
+            "Take a set and a split that have them: glassformer data list.",
+        )
+
+
+def _check_sizes(settings: RunSettings) -> None:
+    model, data, task = settings.model, settings.data, origin(settings.data) == TASK
+    if task and data.longest < 2:
+        raise SettingsError(
+            f"data.longest = {data.longest} does not go with data.name = {data.name!r}.",
+            "The sequences of a task are 2 symbols long or longer.",
+            "Set data.longest to 2 or more.",
+        )
+    if model.pad_id != PAD:
+        raise SettingsError(
+            f"model.pad_id = {model.pad_id} does not go with training here.",
+            f"Batches are padded with {PAD}: the padding would be read, and a subword would not.",
+            "Leave model.pad_id out.",
+        )
+    if model.source_vocab_size and data.joint_vocabulary and not task:
+        raise SettingsError(
+            f"model.source_vocab_size = {model.source_vocab_size} does not go with "
+            "data.joint_vocabulary = true.",
+            "A joint vocabulary is of one size for both sides.",
+            "Set data.joint_vocabulary = false, or leave model.source_vocab_size out.",
+        )
+    length = data.longest if task else data.max_length
+    needed = length + (model.kind != "tagger")  # a mark of the beginning or the end
+    if model.positions == "learned" and model.max_positions < needed:
+        raise SettingsError(
+            f"model.max_positions = {model.max_positions} does not go with "
+            f"data.{'longest' if task else 'max_length'} = {length}.",
+            f"Learned positions are a table, and the longest text takes {needed} rows of it.",
+            f"Set model.max_positions = {needed}, or take shorter texts.",
+        )

@@ -1,0 +1,61 @@
+"""Settings that do not go together are refused before any text is read."""
+
+import pytest
+
+from glassformer.config import RunSettings
+from glassformer.data.check import check
+from glassformer.errors import SettingsError
+
+CLASSIFIER = {"kind": "classifier"}
+FILES = {"name": "files", "train": ["a.en", "a.fr"], "valid": ["b.en", "b.fr"]}
+
+
+@pytest.mark.parametrize(
+    ("setting", "sections"),
+    [
+        ("data.train", {"data": {"train": ["a.en", "a.fr"]}}),
+        ("data.valid", {"data": {"name": "multi30k", "valid": ["a.en", "a.fr"]}}),
+        ("data.columns", {"data": {"name": "imdb", "columns": ["text", "label"]}}),
+        ("data.train_split", {"data": FILES | {"train_split": "valid"}}),
+        ("data.source_language", {"data": {"source_language": "fr", "target_language": "en"}}),
+        ("data.examples", {"data": {"name": "multi30k", "examples": 500}}),
+        ("data.symbols", {"data": {"symbols": 5}}),
+        ("data.hidden", {"data": {"name": "copy", "hidden": 0.5}}),
+        ("data.max_length", {"data": {"name": "copy", "max_length": 4}}),
+        ("languages", {"data": {"name": "multi30k", "source_language": "de"}, "model": CLASSIFIER}),
+        ("data.train_split", {"data": {"name": "multi30k"}, "model": CLASSIFIER}),
+        (
+            "data.train_split",
+            {"data": {"name": "imdb", "train_split": "unsup"}, "model": CLASSIFIER},
+        ),
+        ("model.pad_id", {"model": {"pad_id": 5}}),
+        ("model.source_vocab_size", {"model": {"source_vocab_size": 200}}),
+        ("model.max_positions", {"model": {"positions": "learned", "max_positions": 256}}),
+        (
+            "model.max_positions",
+            {"data": {"name": "copy"}, "model": {"positions": "learned", "max_positions": 32}},
+        ),
+        ("train.agreement", {"model": {"dropout": 0.0}, "train": {"agreement": 5.0}}),
+    ],
+)
+def test_what_would_be_passed_over_or_mean_something_else_is_refused(setting, sections):
+    with pytest.raises(SettingsError) as caught:
+        check(RunSettings().replace(**sections))
+    assert setting in caught.value.what
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"data": FILES | {"columns": ["1"], "source_language": "de"}},
+        {"data": {"name": "multi30k", "target_language": "de"}},
+        {"data": {"name": "imdb", "train_split": "train-and-valid"}, "model": CLASSIFIER},
+        {"data": {"joint_vocabulary": False}, "model": {"source_vocab_size": 200}},
+        {"model": {"positions": "learned", "max_positions": 257}},
+        {"data": {"name": "copy", "longest": 8}, "model": {"kind": "tagger"}},
+        {"model": {"dropout": 0.0, "attention_dropout": 0.1}, "train": {"agreement": 5.0}},
+    ],
+)
+def test_what_goes_together_passes(sections):
+    check(RunSettings().replace(**sections))
