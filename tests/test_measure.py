@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from torch.profiler import record_function
 
-from glassformer.measure import exponent, peak_bytes
+from glassformer.measure import exponent, peak_bytes, peaks_within
 
 
 def test_peak_bytes_is_the_most_that_was_held_at_once() -> None:
@@ -36,3 +37,18 @@ def test_the_peak_is_what_was_held_at_once() -> None:
 def test_an_exponent_is_that_of_the_power(power: int) -> None:
     sizes = [2.0, 4.0, 8.0, 32.0]
     assert exponent(sizes, [3 * n**power for n in sizes]) == pytest.approx(power)
+
+
+def test_a_span_is_asked_what_it_took_beyond_what_was_there() -> None:
+    kib = 2**10
+
+    def run() -> None:
+        kept = torch.empty(100 * kib, dtype=torch.uint8)
+        for size in (10, 30, 20):
+            with record_function("part"):
+                torch.empty(size * kib, dtype=torch.uint8)
+        del kept
+
+    found = peaks_within(run, ["part", "nowhere"])
+    assert found["nowhere"] == 0
+    assert 30 * kib <= found["part"] < 31 * kib

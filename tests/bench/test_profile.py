@@ -106,10 +106,15 @@ def test_the_ratio_is_what_the_cache_saves_at_the_greatest_length(report: Report
 
 
 def test_memory_holds_the_cache(report: Report) -> None:
-    weights, encoding, decoding, cache = (float(row[1]) for row in report.tables[2].rows)
-    assert 0 < encoding < decoding
-    assert 0 < cache < decoding
-    assert weights > 0
+    memory = {str(row[0]).strip(): float(row[1]) for row in report.tables[2].rows}
+    whole = memory["peak of the whole search, beyond them"]
+    assert 0 < memory["room of the key-value cache in that"] < whole
+    assert 0 < memory["peak of encoding, beyond what was there"] < whole
+    layers = memory["peak of the layers of a decoding step"]
+    for part in ("self-attention", "cross-attention", "feed-forward", "norms"):
+        assert 0 < memory[part] <= layers < whole
+    assert 0 < memory["peak of the output projection"] < whole
+    assert memory["weights"] > 0
 
 
 def test_weights_count_once_and_packed_ones_too() -> None:

@@ -5,6 +5,7 @@ once with the hooks of `stopwatch` and once without; `growth` makes its own shor
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,14 +23,15 @@ from glassformer.bench.growth import (
     Growth,
     by_input,
     by_output,
-    encode,
     made_up,
 )
 from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.stopwatch import (
     ENCODING,
     IN_A_STEP,
+    OUTPUT,
     PARTS,
+    REST,
     SEARCH,
     SUBWORDS,
     Stopwatch,
@@ -43,7 +45,7 @@ from glassformer.decode.packed import PackedLinear, pack
 from glassformer.decode.search import SearchOptions, search
 from glassformer.decode.session import Session, output_limits
 from glassformer.errors import InputError
-from glassformer.measure import peak_bytes, silent_stderr
+from glassformer.measure import peak_bytes, peaks_within, silent_stderr
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.output import save_text
@@ -250,22 +252,44 @@ def speed_table(alone: Timing, batched: Timing) -> Table:
 
 
 def memory_table(subject: Subject, tick: Tick) -> Table:
-    """Of the largest batch."""
+    """Of the largest batch; what each part takes, beyond what was there when it began."""
     model, options = subject.model, subject.options
     sources = subject.read(subject.sentences)
     source = max((ids for _, ids in batches(sources, options.beam_size)), key=Tensor.numel)
-    encoding = peak_bytes(partial(encode, model, source))
+    whole = peak_bytes(partial(search, model, source, BOS, EOS, options))
     tick()
-    decoding = peak_bytes(partial(search, model, source, BOS, EOS, options))
+    with named_spans(model, lambda _, part: part):
+        run = partial(search, model, source, BOS, EOS, options)
+        parts = peaks_within(run, (ENCODING, *IN_A_STEP))
     tick()
     rows: list[Row] = [
         ["weights", weight_bytes(model) / MIB],
-        ["peak of encoding, beyond them", encoding / MIB],
-        ["peak of encoding and decoding, beyond them", decoding / MIB],
+        ["peak of the whole search, beyond them", whole / MIB],
         ["  room of the key-value cache in that", cache_bytes(subject, source) / MIB],
+        [f"peak of {ENCODING}, beyond what was there", parts[ENCODING] / MIB],
+        ["peak of the layers of a decoding step", parts[REST] / MIB],
     ]
+    inside = [part for part in IN_A_STEP if part not in (REST, OUTPUT)]
+    rows += [[f"  {part}", parts[part] / MIB] for part in inside]
+    rows.append([f"peak of the {OUTPUT}", parts[OUTPUT] / MIB])
     title = f"Memory: a batch of {source.size(0)}×{source.size(1)} tokens"
     return Table(title, ["what", "MiB"], rows)
+
+
+@contextmanager
+def named_spans(model: Transformer, name_of: Callable[[str, str], str]) -> Iterator[None]:
+    """What the profiler records of the model's modules has names, out of module and part."""
+    spans: list[record_function] = []
+
+    def enter(name: str, part: str) -> None:
+        spans.append(record_function(name_of(name, part)))
+        spans[-1].__enter__()
+
+    def leave() -> None:
+        spans.pop().__exit__(None, None, None)
+
+    with around(model, enter, leave):
+        yield
 
 
 @torch.inference_mode()
@@ -292,19 +316,10 @@ def write_trace(subject: Subject, path: Path, steps: int = 4) -> None:
     """The first steps of the first sentence for about:tracing or Perfetto, modules by name."""
     short, first = subject.shortened(steps), subject.sentences[:1]
     answer(short, first)  # what happens only once is left out
-    spans: list[record_function] = []
-
-    def enter(name: str, part: str) -> None:
-        spans.append(record_function(name))
-        spans[-1].__enter__()
-
-    def leave() -> None:
-        spans.pop().__exit__(None, None, None)
-
     save_text(path, "")  # torch would not say why it cannot
     with (
         silent_stderr(),
-        around(short.model, enter, leave),
+        named_spans(short.model, lambda name, _: name),
         profile(activities=[ProfilerActivity.CPU]) as record,
         record_function("answer"),
     ):

@@ -22,12 +22,12 @@ from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.transformer import Transformer
 
 SUBWORDS, ENCODING, SEARCH = "subwords", "encoding", "search"
-REST = "the rest of a step"
+REST, OUTPUT = "the rest of a step", "output projection"
 IN_A_STEP = (
     "self-attention",
     "cross-attention",
     "feed-forward",
-    "output projection",
+    OUTPUT,
     "norms",
     REST,
 )
@@ -68,7 +68,7 @@ def parts_of(model: Transformer) -> list[tuple[str, nn.Module, str]]:
     parts: dict[nn.Module, str] = {
         model.encoder: ENCODING,
         model.decoder: REST,
-        model.output: "output projection",
+        model.output: OUTPUT,
     }
     for layer in model.decoder.layers:
         assert isinstance(layer, DecoderLayer) and layer.cross_attention is not None
