@@ -17,7 +17,7 @@ from glassformer.errors import (
 
 KINDS = [
     (GlassformerError, Exception, 1),
-    (InputError, ValueError, 1),
+    (InputError, ValueError, 2),
     (TrainingError, ArithmeticError, 1),
     (SettingsError, ValueError, 2),
     (DataError, ValueError, 3),

@@ -198,6 +198,32 @@ def test_options_of_the_search_are_passed_on_and_checked(translator):
         translator.translate("tea", beam_width=3)
 
 
+def test_options_that_would_be_passed_over_are_refused(translator, generator):
+    with pytest.raises(SettingsError, match="temperature = 50"):
+        translator.translate("tea", temperature=50.0, top_k=1, seed=7)
+    with pytest.raises(SettingsError, match="seed = 7"):
+        generator.generate("tea", sample=False, seed=7)
+    for ask in (translator.translate, generator.generate):
+        with pytest.raises(InputError, match="n_best = 3 was given") as caught:
+            ask("tea", beam_size=3, n_best=3)
+        assert "Call n_best([text]" in caught.value.remedy
+
+
+def test_a_text_where_a_list_is_needed_is_not_read_as_its_letters(translator, generator):
+    options = SearchOptions()
+    for ask in (
+        lambda: translator.n_best("tea", options),
+        lambda: translator.n_best(["tea"] * 2, options, "un"),
+        lambda: translator.translate("tea", prefixes="u"),
+        lambda: translator.score("tea", ["u", "n", "e"]),
+        lambda: translator.score(["tea"] * 2, "un"),
+        lambda: generator.n_best("tea", options),
+    ):
+        with pytest.raises(InputError, match="One text was given where a list") as caught:
+            ask()
+        assert caught.value.remedy == "Give a list: [text]."
+
+
 def test_the_sides_have_their_own_subwords():
     translator = called(saved(SEPARATE))
     assert translator.source_tokenizer is translator.tokenizer is TOKENIZERS["source"]
@@ -253,6 +279,30 @@ def test_translations_begin_with_their_prefixes(translator, way):
         assert translation.ids[: len(ids)] == ids
     in_pieces = translator.n_best(TEXTS, options, prefixes, batch_tokens=1)
     assert [t.ids for (t,) in in_pieces] == [t.ids for (t,) in together]
+
+
+def test_what_no_subwords_spell_cannot_begin_an_answer(translator, generator):
+    for ask in (
+        lambda text: translator.translate(["tea"] * 2, prefixes=["un", text]),
+        lambda text: generator.generate(["tea", text]),
+        lambda text: generator.stream(text),
+    ):
+        with pytest.raises(InputError, match="'un Ж ☃☃' cannot be spelt") as caught:
+            ask("un Ж ☃☃")
+        assert "has 'Ж', '☃☃'" in caught.value.why
+
+
+def test_answers_that_read_alike_are_listed_once_unless_they_are_drawn(monkeypatch, generator):
+    translator = called(saved())
+    (ids,) = translator.tokenizer.encode(["un chien"])
+    other = next(o for o in translator.tokenizer.sample(["un chien"] * 9, 0.9, 0) if o != ids)
+    found = [Hypothesis(one, s, s, True) for one, s in ((other, -1.0), (ids, -2.0), ([5], -3.0))]
+    monkeypatch.setattr(pipeline, "search", lambda *_: [found])
+    for model in (translator, generator):
+        (listed,) = model.n_best(["tea"], SearchOptions(n_best=3))
+        assert [(one.ids, one.score) for one in listed] == [(other, -1.0), ([5], -3.0)]
+        (drawn,) = model.n_best(["tea"], SearchOptions(n_best=3, sample=True))
+        assert [one.ids for one in drawn] == [other, ids, [5]]
 
 
 def test_drawn_translations_do_not_depend_on_the_batch(translator):
@@ -417,6 +467,30 @@ def test_too_long_a_text_is_classified_by_its_beginning_only_if_asked(classifier
     assert classifier.classify(long, truncate=True) == classifier.classify(short)
 
 
+def test_no_more_is_read_or_scored_than_a_table_has_positions_for():
+    """Though the settings allow for `LONGEST` subwords."""
+    content = [
+        saved(kind=kind, positions="learned", max_positions=12)
+        for kind in ("translator", "classifier")
+    ]
+    translator, classifier = map(called, content)
+    assert translator.max_length == classifier.max_length == translator.target_room == 11
+    long = "a dog " * 20
+    (ids,) = translator.tokenizer.encode([long])
+    cut = translator.tokenizer.decode(ids[:11])
+    assert translator.translate(long, 2, truncate=True) == translator.translate(cut, 2)
+    assert classifier.classify(long, truncate=True) == classifier.classify(cut)
+    with pytest.raises(DataError, match="The text has"):
+        translator.translate(long)
+    targets = ["un", ids[:11]]
+    scored = translator.score([long] * 2, targets, truncate=True)
+    assert scored == translator.score([cut] * 2, targets)
+    with pytest.raises(DataError, match="1 of 2 targets have more than 11 subwords") as caught:
+        translator.score(["tea"] * 2, ["un", long])
+    assert "target 2: 'a dog" in caught.value.why
+    assert called(saved()).target_room is None
+
+
 # Generating
 
 
@@ -513,7 +587,7 @@ def test_an_ensemble_averages_probabilities(tmp_path):
 
 def test_an_ensemble_of_different_subwords_is_refused(tmp_path):
     folders = write_two(tmp_path, saved(SEPARATE))
-    with pytest.raises(InputError, match="different subwords") as caught:
+    with pytest.raises(CheckpointError, match="different subwords") as caught:
         load(folders)
     assert "vocabulary" in caught.value.remedy
 
@@ -521,9 +595,14 @@ def test_an_ensemble_of_different_subwords_is_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["classifier", "language-model"])
 def test_an_ensemble_of_something_else_is_refused(tmp_path, kind):
     folders = write_two(tmp_path, saved(kind=kind))
-    for chosen in (folders, folders[1:], []):
-        with pytest.raises(InputError, match="something else than translators"):
+    for chosen in (folders, folders[1:]):
+        with pytest.raises(CheckpointError, match="something else than translators"):
             load(chosen)
+
+
+def test_an_ensemble_of_nothing_is_refused():
+    with pytest.raises(InputError, match="An ensemble of no models"):
+        load([])
 
 
 # Loading

@@ -19,11 +19,15 @@ LONGEST = 30  # subwords that these models take
 
 
 def write_model(
-    folder: str | Path = "run", kind: str = "translator", seed: int = 0, subwords: bool = True
+    folder: str | Path = "run",
+    kind: str = "translator",
+    seed: int = 0,
+    tokenizer: Tokenizer | None = TOKENIZER,
 ) -> None:
+    size = len(tokenizer or TOKENIZER)
     settings = RunSettings.of(
         model={
-            "kind": kind, "vocab_size": len(TOKENIZER), "d_model": 16, "n_heads": 2, "d_ff": 32,
+            "kind": kind, "vocab_size": size, "d_model": 16, "n_heads": 2, "d_ff": 32,
             "encoder_layers": 1, "decoder_layers": 1, "tie_target_output": False,
         },
         data={"max_length": LONGEST, "labels": ("sad", "glad") if kind == "classifier" else ()},
@@ -31,7 +35,7 @@ def write_model(
     torch.manual_seed(seed)
     weights = weights_of(build(settings.model))
     large = {name: torch.randn_like(w) / 2 for name, w in weights.items() if w.dim() == 2}
-    tokenizers = {"joint": TOKENIZER} if subwords else {}
+    tokenizers = {"joint": tokenizer} if tokenizer else {}
     checkpoint.write(Checkpoint(settings, weights | large, tokenizers), Path(folder))
 
 

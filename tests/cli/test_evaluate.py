@@ -17,6 +17,7 @@ from glassformer.config import RunSettings
 from glassformer.data import datasets
 from glassformer.data.prepare import prepare
 from glassformer.evaluate.bleu import bleu
+from glassformer.evaluate.translation import Said
 from glassformer.model.build import build
 from glassformer.pipeline import load_classifier, load_translator
 from pretrained.stand_ins import bundle
@@ -58,6 +59,7 @@ def classifier(glassformer: Command, tmp_path: Path) -> Command:
 
 FILES = ("--source", "valid.en", "--reference", "valid.fr")
 ONE = ("--threads", "1")
+LEARNED = {"positions": "learned", "max_positions": 31}
 
 
 def card(path: str = "card.json") -> dict[str, Any]:
@@ -120,7 +122,45 @@ def test_tokenised_references_are_scored_on_their_tokens(translator: Command) ->
     score = card()["tokenised_bleu"]
     assert score["reference_length"] == 12 * 6 and f"{12 * 6}" in out
     assert "case:lc" in score["signature"] and score["signature"] in out
-    assert card()["circumstances"]["settings"]["tokenised as"] == "fr"
+    settings = card()["circumstances"]["settings"]
+    assert (settings["tokenised as"], settings["tokenised output"]) == ("fr", False)
+
+
+def test_output_that_is_tokenised_is_scored_as_it_is_and_the_card_tells_so(
+    translator: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacremoses", None)  # which is not needed
+    perfect = [f"L&apos; {reference} ." for reference in REFERENCES]
+    said = Said(perfect, 9, 1.0, None)
+    monkeypatch.setattr("glassformer.evaluate.translation.say", lambda *_, **__: said)
+    Path("tok.fr").write_text("".join(f"{line.lower()}\n" for line in perfect))
+    tokens = ("--tokenised-reference", "tok.fr", "--tokenised-output")
+    code, out, told = translator("evaluate", "run", *FILES, *tokens, *ONE, "--json", "card.json")
+    assert code == 0, told
+    assert card()["tokenised_bleu"]["value"] == pytest.approx(100)
+    settings = card()["circumstances"]["settings"]
+    assert (settings["tokenised as"], settings["tokenised output"]) == (None, True)
+    assert "tokenised output" in out
+
+
+def test_columns_of_a_file_are_the_models_languages_unless_named(translator: Command) -> None:
+    rows = [{"fr": b, "en": a, "n": n} for n, (a, b) in enumerate(PAIRS[:3])]
+    Path("pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    data = ("--data", "pairs.jsonl", "--beam", 1, "--output", "said")
+    code, _, told = translator("evaluate", "run", *data, *ONE)
+    assert code == 0 and "columns of pairs.jsonl: en,fr (others: --columns)" in told
+    expected = load_translator("run").translate(SOURCES[:3], beam_size=1)
+    assert Path("said").read_text().splitlines() == expected
+
+
+def test_references_without_positions_are_refused_before_the_work(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    saved(text(tmp_path, model=LEARNED, data={"max_length": 30}))
+    Path("valid.fr").write_text("".join(f"{line}\n" for line in [*REFERENCES[1:], "le " * 60]))
+    code, out, told = glassformer("evaluate", "run", *FILES, *ONE, "--truncate")
+    assert (code, out) == (3, "") and "1 of 12 targets have more than 30 subwords" in told
+    assert "translating" not in told
 
 
 def test_a_table_by_its_columns_is_the_same_as_two_files(translator: Command) -> None:
@@ -176,7 +216,7 @@ def test_without_sacremoses_a_set_is_scored_all_the_same_and_what_is_left_out_is
 
 def test_a_picture_of_another_kind_is_refused_before_the_work(translator: Command) -> None:
     code, out, said = translator("evaluate", "run", *FILES, "--beams", "--plot", "beams.pdf")
-    assert (code, out) == (1, "") and "beams.pdf is no name of a picture" in said
+    assert (code, out) == (2, "") and "beams.pdf is no name of a picture" in said
     assert "translating" not in said
 
 
@@ -269,7 +309,14 @@ def test_a_label_that_the_classifier_has_not_is_named(
         ((*FILES, "--split", "test"), "--split goes with --set only"),
         ((*FILES, "--language", "fr"), "--language goes with tokenised references only"),
         ((*FILES, "--training-text", "t"), "--training-text goes with --failures"),
-        (("--data", "pairs.tsv"), "0 columns are named, and 2 or 3 can be used"),
+        (("--data", "pairs.tsv", "--columns", "1"), "1 columns are named, and 2 or 3 can be used"),
+        ((*FILES, "--tokenised-output"), "--tokenised-output goes with tokenised references only"),
+        ((*FILES, "--tokenised-output", "--language", "fr"), "--language does not go with"),
+        ((*FILES, "--json", "o", "--output", "./o"), "--json and --output are both o"),
+        (
+            (*FILES, "--markdown", "b.svg", "--beams", "--plot", "b.svg"),
+            "--markdown and --plot are both b.svg",
+        ),
         (("--set", "multi30k", "--columns", "en,fr,de"), "3 columns are named, and 2 can be used"),
         ((*FILES, "--beam", "0"), "--beam"),
     ],
@@ -314,7 +361,13 @@ def test_a_classifier_is_not_asked_for_text(classifier: Command) -> None:
     for options in (FILES, ("--data", "valid.jsonl", "--beams")):
         code, _, said = classifier("evaluate", "run", *options)
         assert code == 2 and "labels, not with text" in said
-    for option in (("--beam", 1), ("--length-penalty", 1), ("--language", "fr")):
+    options = (
+        ("--beam", 1),
+        ("--length-penalty", 1),
+        ("--language", "fr"),
+        ("--tokenised-output",),
+    )
+    for option in options:
         code, _, said = classifier("evaluate", "run", "--data", "valid.jsonl", *option)
         assert code == 2 and f"{option[0]} does not go with a classifier" in said
     code, _, said = classifier("evaluate", "run", "--set", "grammar")

@@ -105,8 +105,14 @@ def test_int8_is_the_model_quantised(generate: Said) -> None:
 def test_a_prompt_longer_than_an_answer_may_be_is_named(command: Command) -> None:
     run = ("--model", "run", "--threads", 1)
     code, out, said = command("generate", *run, TEXTS[0], "tea " * 10_000)
-    assert code == 1 and out.startswith(TEXTS[0]) and out.count("\n") == 1
+    assert code == 2 and out.startswith(TEXTS[0]) and out.count("\n") == 1
     assert "Text 2: " in said and "max_length" in said
+
+
+@pytest.mark.parametrize("way", [(), ("--stream",)], ids=str)
+def test_a_prompt_that_no_subwords_spell_is_refused(command: Command, way: tuple[str]) -> None:
+    code, out, said = command("generate", "--model", "run", "--threads", 1, *way, "the Ж")
+    assert (code, out) == (2, "") and "The prompt 'the Ж' cannot be spelt" in said
 
 
 @pytest.mark.parametrize(

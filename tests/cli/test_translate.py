@@ -14,6 +14,7 @@ import pytest
 
 from cli.models import LONGEST, TEXTS, type_in, write_model
 from glassformer.data.sentences import sentences
+from glassformer.data.tokenizer import Tokenizer
 from glassformer.decode.options import SearchOptions
 from glassformer.pipeline import Translation, load_translator
 from pretrained.stand_ins import bundle
@@ -310,7 +311,13 @@ def test_a_file_that_cannot_be_read_is_named(command: Command, content: Any, wha
 
 def test_a_prefix_longer_than_an_answer_may_be_is_refused(command: Command) -> None:
     code, _, said = refused(command, "--prefix", "un vieux chat", "--max-length", 2, *TEXTS)
-    assert code == 1 and "Text 1: " in said and "prefix" in said and "max_length" in said
+    assert code == 2 and "Text 1: " in said and "prefix" in said and "max_length" in said
+
+
+def test_a_prefix_that_no_subwords_spell_is_refused(command: Command) -> None:
+    code, out, said = refused(command, "--prefix", "un Ж chat", "a dog")
+    assert (code, out) == (2, []) and "The prefix 'un Ж chat' cannot be spelt" in said
+    assert "No subword of the model has 'Ж'" in said
 
 
 def test_without_a_model_it_is_the_bundled_one_whatever_is_called_so_here(
@@ -370,7 +377,7 @@ def test_a_model_of_another_kind_is_named(glassformer: Command, kind: str) -> No
 
 
 def test_a_translator_of_symbols_is_named(glassformer: Command) -> None:
-    write_model("run", subwords=False)
+    write_model("run", tokenizer=None)
     code, _, said = glassformer("translate", "a dog", "--model", "run")
     assert code == 4 and "no subwords" in said
 
@@ -395,7 +402,9 @@ def process(*arguments: str, **options: Any) -> "subprocess.Popen[str]":
 
 def test_a_line_is_answered_before_the_next_is_written_and_in_utf_8(translate: Said) -> None:
     """To a slow writer, in a locale that has no words for it."""
+    write_model("run", tokenizer=Tokenizer.train([*TEXTS, "œ"] * 5, 60))
     expected = translate("--prefix", "œ", *TEXTS[:2])
+    assert all(answer.startswith("œ") for answer in expected)
     with process("--prefix", "œ", env={"PYTHONIOENCODING": "latin-1"}, encoding="utf-8") as running:
         assert running.stdin and running.stdout
         for text, answer in zip(TEXTS, expected, strict=False):

@@ -36,7 +36,7 @@ class Forced:
         depth = {"encoder_layers": 1, "decoder_layers": layers}
         self.model = build(RunSettings.of(model={**sizes, **depth}).model).eval()
         self.source_tokenizer = self.target_tokenizer = TOKENIZER
-        self.max_length = 100
+        self.max_length, self.target_room = 100, None
 
     def inputs(self, source, target):
         (x,), (y,) = TOKENIZER.encode([source]), TOKENIZER.encode([target])
@@ -97,13 +97,14 @@ def test_silence_still_has_one_step():
     assert 0 < attention_use(Forced(), ENGLISH[1], "").end_share < 1
 
 
-def test_a_source_that_was_cut_is_not_looked_at():
+@pytest.mark.parametrize(("limit", "text"), [("max_length", ENGLISH[1]), ("target_room", "un")])
+def test_a_side_that_cannot_be_read_whole_is_not_looked_at(limit, text):
     translator = Forced()
-    (ids,) = TOKENIZER.encode([ENGLISH[1]])
-    translator.max_length = len(ids)
-    assert attention_use(translator, ENGLISH[1], "un chien") is not None
-    translator.max_length = len(ids) - 1
-    assert attention_use(translator, ENGLISH[1], "un chien") is None
+    (ids,) = TOKENIZER.encode([text])
+    setattr(translator, limit, len(ids))
+    assert attention_use(translator, ENGLISH[1], "un") is not None
+    setattr(translator, limit, len(ids) - 1)
+    assert attention_use(translator, ENGLISH[1], "un") is None
 
 
 # Buckets.

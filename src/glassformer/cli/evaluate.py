@@ -48,6 +48,14 @@ class Extras:
     training_text: Path | None
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """How what a translator says becomes tokens, beside references that are tokenised."""
+
+    spoken: bool  # it says tokens
+    language: str | None  # of Moses' rules otherwise; None: what the model speaks
+
+
 @dataclass
 class Report:
     """What is told: sheets for the terminal, and the same as JSON and as Markdown."""
@@ -68,9 +76,20 @@ def evaluate(
     tokenised_reference: Annotated[
         Path | None, typer.Option(help="The same, lower-cased and Moses-tokenised as published.")
     ] = None,
+    tokenised_output: Annotated[
+        bool,
+        typer.Option(
+            "--tokenised-output",
+            help="What the model says is tokenised already: it is scored on those references as "
+            "it is.",
+        ),
+    ] = False,
     data: Annotated[Path | None, typer.Option(help="Or one JSONL, TSV or CSV file.")] = None,
     columns: Annotated[
-        str, typer.Option(help="Its columns, by name or number: en,fr. [text,label]")
+        str,
+        typer.Option(
+            help="Its columns, by name or number: en,fr. [the model's languages, or text,label]"
+        ),
     ] = "",
     name: Annotated[str | None, typer.Option("--set", help="Or a set of `data list`.")] = None,
     split: Annotated[str | None, typer.Option(help=f"Which part of the set. [{VALID}]")] = None,
@@ -108,7 +127,9 @@ def evaluate(
     chosen = tuple(filter(None, columns.split(",")))
     about = Data(source, reference, tokenised_reference, data, chosen, name, split, limit, skip_bad)
     extras = Extras(beams, plot, failures, training_text)
-    check(about, extras)
+    tokens = Tokens(tokenised_output, language)
+    o.different(json=json_file, markdown=markdown, output=output, plot=plot)
+    check(about, extras, tokens)
 
     import torch
     from rich.console import Console
@@ -124,11 +145,12 @@ def evaluate(
     if isinstance(loaded, Translator):
         asked = {"beam_size": beam, "length_penalty": length_penalty}
         search = {name: value for name, value in asked.items() if value is not None}
-        report = translation(model, loaded, about, how, search, extras, language)
+        report = translation(model, loaded, about, how, search, extras, tokens)
     elif isinstance(loaded, Classifier):
         refuse_texts(about, extras)
-        spoken = {"beam": beam, "length_penalty": length_penalty, "language": language}
-        o.not_with("a classifier", True, "It answers with labels, not with text.", **spoken)
+        of_text = {"beam": beam, "length_penalty": length_penalty, "language": language}
+        of_text["tokenised_output"] = tokenised_output or None
+        o.not_with("a classifier", True, "It answers with labels, not with text.", **of_text)
         report = classification(model, loaded, about, how)
     else:
         raise CheckpointError(
@@ -153,14 +175,18 @@ def evaluate(
             show(sheet, console)
 
 
-def check(about: Data, extras: Extras) -> None:
+def check(about: Data, extras: Extras, tokens: Tokens) -> None:
     """No option that would be passed over, and no picture that could not be drawn."""
     check_data(about)
     o.only_with("--source", about.source is not None, tokenised_reference=about.tokenised)
+    o.not_with("--tokenised-output", tokens.spoken, AS_IT_IS, language=tokens.language)
     o.only_with("--beams", extras.beams, plot=extras.plot)
     o.only_with("--failures", extras.failures > 0, training_text=extras.training_text)
     if extras.plot:
         picture.check(extras.plot)
+
+
+AS_IT_IS = "What is tokenised already is scored as it is, by the rules of no language."
 
 
 def refuse_texts(about: Data, extras: Extras) -> None:
@@ -180,7 +206,7 @@ def translation(
     how: How,
     search: dict[str, Any],
     extras: Extras,
-    language: str | None,
+    tokens: Tokens,
 ) -> Report:
     from glassformer.decode.options import SearchOptions
     from glassformer.evaluate.card import markdown
@@ -191,22 +217,25 @@ def translation(
     options = SearchOptions(**search)
     trained_on = translator.settings.data
     languages = trained_on.source_language, trained_on.target_language
-    examples = read(about, languages, tokenised=language is not None or can_tokenise(about))
+    asked = tokens.spoken or tokens.language is not None
+    examples = read(about, languages, tokenised=asked or can_tokenise(about))
     sources, references, *more = map(list, zip(*examples.rows, strict=True))
     tokenised = more[0] if more else None
-    o.only_with("tokenised references", bool(more), language=language)
-    language = language or trained_on.target_language
-    if tokenised:
+    given = {"tokenised_output": tokens.spoken or None, "language": tokens.language}
+    o.only_with("tokenised references", bool(more), **given)
+    language = None if tokens.spoken else tokens.language or trained_on.target_language
+    if tokenised and language:
         as_published(sources[:1], language)  # a package that is missing is missed before the work
     if not how.truncate:
         check_fit(sources, translator.source_tokenizer, translator.max_length)
+    translator.target_ids(references)  # perplexity would refuse what is too long after the work
     run: dict[str, Any] = {"batch_tokens": how.batch_tokens, "truncate": how.truncate}
     with progress("translating", len(turns(sources))) as tick:
         said = say(translator, sources, options, **run, tick=tick)
     of_references = perplexity(translator, sources, references, **run)
     settings = search_settings(options) | asdict(how)
     if tokenised:
-        settings["tokenised as"] = language
+        settings |= {"tokenised output": tokens.spoken, "tokenised as": language}
     around = circumstances(model, examples, settings, said)
     card = translation_card(said, references, of_references, around, tokenised, language)
     report = Report([card.sheet()], card.to_json(), markdown(card.sheet()), said.texts)
@@ -281,7 +310,7 @@ def classification(model: str, classifier: "Classifier", about: Data, how: How) 
     texts, spelt = map(list, zip(*examples.rows, strict=True))
     labels = [classifier.spellings[label] for label in spelt]
     if not how.truncate:
-        check_fit(texts, classifier.tokenizer, classifier.settings.data.max_length)
+        check_fit(texts, classifier.tokenizer, classifier.max_length)
     with progress("classifying", len(turns(texts))) as tick:
         answers = classify(
             classifier, texts, batch_tokens=how.batch_tokens, truncate=how.truncate, tick=tick

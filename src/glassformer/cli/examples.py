@@ -55,20 +55,24 @@ def read(
 ) -> "Examples":
     """The rows; of a translator these are the texts in its two languages, and tokenised ones.
 
-    Of a named set, tokenised ones come if they are asked for.
+    Of a named set, tokenised ones come if they are asked for. Of a file, columns that are not named
+    are called by the languages, or text and label.
     """
     from glassformer.data.corpus import TextFiles
     from glassformer.evaluate.examples import from_files, from_set
 
-    columns = about.columns or (("text", "label") if labels and about.file else ())
-    if columns or about.file:
+    own = ("text", "label") if labels and about.file else tuple(languages)
+    columns = about.columns or own
+    if about.columns:
         check_columns(columns, 3 if about.file and not labels else 2)
+    elif about.file:
+        say(f"columns of {about.file}: {','.join(columns)} (others: --columns)")
     if about.name:
         with watched_fetching() as watch:
             examples = from_set(
                 about.name,
                 about.split or VALID,
-                columns or languages,
+                columns,
                 about.limit,
                 tokenised=tokenised,
                 skip_bad=about.skip_bad,

@@ -84,8 +84,9 @@ def generate(
         nonlocal count
         number, count = count, count + 1
         tokenizer = generator.tokenizer
+        told = generator.stream(prompt, number=number, **search)  # or it is refused
         yield tokenizer.decode(tokenizer.encode([prompt])[0])  # as it reads it
-        yield from generator.stream(prompt, number=number, **search)
+        yield from told
 
     given, too_long = lines(texts, file, TOGETHER), "Make it shorter."
     if stream:

@@ -1,7 +1,7 @@
 """`glassformer quantize`: a checkpoint in eight bits, and what that costs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -164,7 +164,6 @@ def trial(model: "Judged", about: Data, beam: int | None, truncate: bool) -> Tri
     if isinstance(model, Translator):
         trained_on = model.settings.data
         languages = (trained_on.source_language, trained_on.target_language)
-        about = replace(about, columns=about.columns or (languages if about.file else ()))
         rows = read(about, languages).rows
     else:
         o.not_with("a classifier", True, "It does not search for its answer.", beam=beam)
@@ -172,7 +171,7 @@ def trial(model: "Judged", about: Data, beam: int | None, truncate: bool) -> Tri
         rows = [(text, model.spellings[label]) for text, label in found]
     texts, truth = [row[0] for row in rows], [row[1] for row in rows]
     if not truncate:
-        check_fit(texts, model.tokenizer, model.settings.data.max_length)
+        check_fit(texts, model.tokenizer, model.max_length)
     return Trial(texts, truth, beam or 5, truncate)
 
 

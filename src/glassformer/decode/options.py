@@ -6,7 +6,7 @@ from math import inf
 from glassformer.errors import SettingsError
 
 COLDEST = 1e-4  # of temperatures: logits over less leave what a float holds
-DRAWING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 0}  # what changes nothing
+OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,10 @@ class SearchOptions:
         if not self.sample:
             most = f"at most beam_size, {self.beam_size}: a beam ends in no more hypotheses"
             _require(self.n_best <= self.beam_size, "n_best", self.n_best, most)
-            for name, plain in DRAWING.items():
+            for name in OF_SAMPLING:  # which would be passed over
                 given, remedy = getattr(self, name), f"Add sample=True, or leave {name} out."
-                _require(given == plain, name, given, "for what is drawn at random", remedy)
+                plain = given == getattr(SearchOptions, name)
+                _require(plain, name, given, "for what is drawn at random", remedy)
 
 
 def _require(fine: bool, name: str, value: object, rule: str, remedy: str = "") -> None:

@@ -44,9 +44,11 @@ class AttentionUse:
 
 
 def attention_use(translator: Translator, source: str, said: str) -> AttentionUse | None:
-    """None where there is no word to attend to, or where the source was read in part only."""
+    """None where there is no word to attend to, or where a side cannot be read whole."""
     inputs = translator.inputs(source, said)
-    if not words(source) or inputs[0].size(1) - 1 > translator.max_length:
+    read, target = (side.size(1) - 1 for side in inputs)  # subwords, without the mark
+    room = translator.target_room
+    if not words(source) or read > translator.max_length or (room is not None and target > room):
         return None
     with torch.inference_mode(), record_attention(translator.model) as maps:
         translator.model(*inputs)

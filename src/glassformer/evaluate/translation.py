@@ -132,15 +132,19 @@ def translation_card(
     perplexity: float,
     circumstances: Circumstances,
     tokenised: Sequence[str] | None = None,
-    language: str = "",
+    language: str | None = None,
 ) -> TranslationCard:
-    """`tokenised` are references as published, lower-cased and tokenised, in `language`."""
+    """`tokenised` are references as published, lower-cased and tokenised, in `language`.
+
+    What was said becomes so first, unless `language` is None: then it was said in tokens.
+    """
     texts = said.texts
     check_lengths(translations=texts, references=references)
     on_tokens = None
     if tokenised is not None:
         check_lengths(translations=texts, tokenised_references=tokenised)
-        on_tokens = bleu_score(as_published(texts, language), tokenised, tokenised=True)
+        tokens = texts if language is None else as_published(texts, language)
+        on_tokens = bleu_score(tokens, tokenised, tokenised=True)
     return TranslationCard(
         sentences=len(texts),
         bleu=bleu_score(texts, references),
