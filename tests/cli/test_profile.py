@@ -77,7 +77,7 @@ def test_a_run_is_profiled_on_given_sentences(
     ("arguments", "code", "expected"),
     [
         (["tiny", "--source", "text.en"], 2, "A preset has random weights and no subwords."),
-        (["classifier"], 1, "classifier is a classifier."),
+        (["classifier"], 2, "classifier is a classifier."),
         (["absent"], 4, "absent"),
         (["run", "--source", "absent.en"], 3, "absent.en"),
         (["tiny", "--beam", "0"], 2, "--beam"),
