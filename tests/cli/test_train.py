@@ -65,14 +65,15 @@ def test_changes_on_the_command_line_reach_the_run(glassformer: Command, recipe:
 
 
 def test_files_are_named_on_the_command_line_as_a_list(
-    glassformer: Command, tmp_path: Path, recipe: Path
+    glassformer: Command, tmp_path: Path
 ) -> None:
     files = text(tmp_path / "text").data
     named = [f"data.{split}={json.dumps(getattr(files, split))}" for split in ("train", "valid")]
     changes = ("data.name=files", *named, "model.vocab_size=60", "train.max_steps=1")
-    code, _, said = glassformer("train", recipe, *changes)
+    bare = ON_FILES.replace(data={"name": "grammar"})
+    code, _, said = glassformer("train", written(tmp_path, bare), *changes, "--run", "run")
     assert code == 0, said
-    assert read(Path("runs/tiny/latest")).settings.data.train == files.train
+    assert read(Path("run/latest")).settings.data.train == files.train
 
 
 @pytest.mark.parametrize(
@@ -306,7 +307,7 @@ def words(glassformer: Command, tmp_path: Path) -> Path:
 def test_a_classifier_starts_from_a_masked_language_model(
     glassformer: Command, tmp_path: Path, words: Path, reviews: RunSettings
 ) -> None:
-    recipe = written(tmp_path, reviews)
+    recipe = written(tmp_path, reviews.replace(data={"fold_case": True}))
     code, _, said = glassformer("train", recipe, "train.start_from=words", "--run", "run")
     assert code == 0, said
     before, after = read(words / "best"), read(Path("run/best"))
@@ -323,7 +324,7 @@ def test_a_classifier_starts_from_a_masked_language_model(
 def test_such_a_run_is_resumed_like_any_other(
     glassformer: Command, tmp_path: Path, words: Path, reviews: RunSettings
 ) -> None:
-    recipe = (written(tmp_path, reviews), "train.start_from=words")
+    recipe = (written(tmp_path, reviews), "train.start_from=words", "data.fold_case=true")
     for folder, steps_ in [("whole", (4,)), ("parts", (2, 4))]:
         for i, n in enumerate(steps_):
             more = ("--resume",) * (i > 0)
@@ -346,7 +347,7 @@ def test_a_run_to_start_from_that_is_not_there_is_one_block(
 def test_a_run_of_another_shape_is_not_started_from(
     glassformer: Command, tmp_path: Path, words: Path, reviews: RunSettings
 ) -> None:
-    recipe = written(tmp_path, reviews)
+    recipe = written(tmp_path, reviews.replace(data={"fold_case": True}))
     code, _, said = glassformer("train", recipe, "train.start_from=words", "model.d_ff=24")
     assert code == 4 and "feed_forward" in said and "(16, 8) there" in said and "(24, 8)" in said
     assert "train.start_from" in said.partition("next:")[2] and not Path("runs").exists()

@@ -1,5 +1,6 @@
 """The training loop: start or resume a run, update, validate, save, stop for a reason."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -96,7 +97,7 @@ def start(
 
 
 UNTOLD = ("n_heads", "positions", "max_distance", "feed_forward")  # by the shapes of weights
-UNTOLD_OF_A_RUN = (*UNTOLD, "pooling", "pad_id")
+UNTOLD_OF_A_RUN = (*UNTOLD, "pooling")
 
 
 def check_origin(before: Checkpoint, data: Prepared) -> None:
@@ -116,7 +117,7 @@ def check_origin(before: Checkpoint, data: Prepared) -> None:
             raise SettingsError(
                 f"data.{name} = {here!r} does not go with train.start_from = {place!r}.",
                 f"The subwords are those of that run, and were learned with {there!r}.",
-                f"Set data.{name} = {there!r}, or leave train.start_from out.",
+                f"Set data.{name} = {json.dumps(there)}, or leave train.start_from out.",
             )
     own, known = ({t.fingerprint for t in of.tokenizers.values()} for of in (data, before))
     if not own <= known:
