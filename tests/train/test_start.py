@@ -1,5 +1,6 @@
 """A run that starts from another: its subwords and its encoder, and nothing else of it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +254,7 @@ def test_an_encoder_that_would_read_otherwise_is_refused(
     with pytest.raises(SettingsError) as caught:
         begun(data_of(tmp_path, words, **change), tmp_path / "run")
     assert f"model.{name} = {value!r} does not go with train.start_from" in caught.value.what
-    assert f"Set model.{name} = {getattr(TINY.model, name)!r}" in caught.value.remedy
+    assert f"Set model.{name} = {json.dumps(getattr(TINY.model, name))}" in caught.value.remedy
 
 
 def test_subwords_that_were_learned_otherwise_are_not_called_so(

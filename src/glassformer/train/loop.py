@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
+from operator import attrgetter
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -103,21 +104,14 @@ UNTOLD_OF_A_RUN = (*UNTOLD, "pooling")
 def check_origin(before: Checkpoint, data: Prepared) -> None:
     """Weights of another run mean what they meant there, or are not begun with."""
     place = data.settings.train.start_from
-    for name in UNTOLD:
-        there, here = (getattr(s.model, name) for s in (before.settings, data.settings))
+    for name in (*(f"model.{name}" for name in UNTOLD), "data.subwords", "data.fold_case"):
+        there, here = (attrgetter(name)(s) for s in (before.settings, data.settings))
         if there != here:
             raise SettingsError(
-                f"model.{name} = {here!r} does not go with train.start_from = {place!r}.",
-                f"That run was trained with {there!r}, and its weights mean nothing without.",
-                f"Set model.{name} = {there!r}, or leave train.start_from out.",
-            )
-    for name in ("subwords", "fold_case"):
-        there, here = (getattr(s.data, name) for s in (before.settings, data.settings))
-        if there != here:
-            raise SettingsError(
-                f"data.{name} = {here!r} does not go with train.start_from = {place!r}.",
-                f"The subwords are those of that run, and were learned with {there!r}.",
-                f"Set data.{name} = {json.dumps(there)}, or leave train.start_from out.",
+                f"{name} = {here!r} does not go with train.start_from = {place!r}.",
+                f"That run was trained with {there!r}; its weights and subwords mean nothing "
+                "without.",
+                f"Set {name} = {json.dumps(there)}, or leave train.start_from out.",
             )
     own, known = ({t.fingerprint for t in of.tokenizers.values()} for of in (data, before))
     if not own <= known:
