@@ -261,7 +261,11 @@ def trained_report(content: Checkpoint, run: Path, text: Callable[..., TextFiles
     lengths = Lengths(0, max(map(len, sources)) + 50)
     engines.write(content, engines.able(content), run.parent / "mine", lengths.longest + 1)
     said = engines.load(FP32, run.parent / "mine", 1)(sources, 1, lengths)
-    return bench_trained(run, text(list(map(subwords.decode, said))), QUICK, "command")
+    ticks: list[int] = []
+    own = text(list(map(subwords.decode, said)))
+    report = bench_trained(run, own, QUICK, "command", lambda: ticks.append(1))
+    assert len(ticks) == QUICK.steps
+    return report
 
 
 @pytest.mark.usefixtures("quick_memory")

@@ -218,6 +218,10 @@ def test_several_models_are_an_ensemble(translate: Said) -> None:
         (["--seed", 1], "--seed goes with --sample only"),
         (["--top-p", 0.5], "--top-p goes with --sample only"),
         (["--sample", "--beam", 5], "--beam does not go with --sample"),
+        (
+            ["--sample", "--length-penalty", 1],
+            "--length-penalty goes with --n-best or --scores only",
+        ),
         (["--split", "--n-best", 2], "--n-best does not go with --split"),
         (["--split", "--prefix", "un"], "--prefix does not go with --split"),
         (["--stream", "--n-best", 1], "--n-best does not go with --stream"),

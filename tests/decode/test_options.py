@@ -18,6 +18,7 @@ from glassformer.errors import SettingsError
         ({"max_length": 4, "min_length": 5}, "at least 5"),
         ({"no_repeat_ngram": -1}, "at least 0"),
         ({"repetition_penalty": 0.9}, "at least 1"),
+        ({"repetition_penalty": float("inf")}, "at least 1"),
         ({"temperature": 0.0}, "at least 0.0001"),
         ({"temperature": 9e-5}, "at least 0.0001"),
         ({"temperature": inf}, "a number"),

@@ -70,8 +70,12 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        """Turns of each contender, and a measurement of its memory."""
-        return 5 * (sum(self.rounds_of(cell) + 1 for cell in self.cells) + 1)
+        return len((*OURS, *CTRANSLATE2, MARIAN)) * self.steps_each
+
+    @property
+    def steps_each(self) -> int:
+        """Turns of a contender, and a measurement of its memory."""
+        return sum(self.rounds_of(cell) + 1 for cell in self.cells) + 1
 
 
 class Measured(NamedTuple):
@@ -151,6 +155,8 @@ def trained_checkpoint(run: Path) -> Checkpoint:
 def measure(saved: Checkpoint, sources: Ids, lengths: Lengths, plan: Plan, tick: Tick) -> Measured:
     """All contenders in all cells; sources come in the order of their lengths."""
     names, threads = engines.able(saved), torch.get_num_threads()
+    for _ in range(plan.steps - len(names) * plan.steps_each):
+        tick()  # whoever cannot hold the model has nothing to do
     with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         engines.write(saved, names, folder, max(lengths.longest, len(sources[-1])) + 1)

@@ -81,6 +81,9 @@ def translate(
     check_input(texts, file)
     o.only_with("--sample", sample, **drawn)
     o.not_with("--sample", sample, "What is drawn is not searched for.", beam=beam)
+    if sample:  # one answer is the likeliest of one, however long
+        ranked = scores or n_best is not None
+        o.only_with("--n-best or --scores", ranked, length_penalty=length_penalty)
     o.not_with("--split", split is True, SPLIT, n_best=n_best, prefix=prefix)
     o.not_with("--stream", stream, STREAM, n_best=n_best, scores=scores or None, prefix=prefix)
     o.not_with("--stream", stream, STREAM, beam=None if beam == 1 else beam)

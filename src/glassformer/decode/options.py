@@ -39,7 +39,7 @@ class SearchOptions:
         _require(self.min_length >= 0, "min_length", self.min_length, "at least 0")
         _require(self.no_repeat_ngram >= 0, "no_repeat_ngram", self.no_repeat_ngram, "at least 0")
         _require(
-            self.repetition_penalty >= 1,
+            1 <= self.repetition_penalty < inf,
             "repetition_penalty",
             self.repetition_penalty,
             "at least 1, which is none",
