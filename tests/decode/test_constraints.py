@@ -122,13 +122,3 @@ def test_the_prefixes_follow_the_sentences_that_go_on():
     held.apply(logits, torch.empty(2, 2, 0, dtype=torch.long))
     assert forbidden(logits[0, 0]) == forbidden(logits[0, 1]) == set(range(V)) - {6}
     assert forbidden(logits[1, 0]) == {PAD, BOS}
-
-
-@pytest.mark.parametrize("factor", [1.0, 1.5])
-def test_a_logit_less_what_normalises_it_is_a_log_probability(factor):
-    logits = 10 * torch.randn(2, 3, V)
-    expected = logits.log_softmax(-1)
-    norm = rules(repetition_penalty=factor).normalise(logits)
-    torch.testing.assert_close(logits - norm[..., None], expected)
-    if factor != 1.0:  # which works on log-probabilities themselves
-        torch.testing.assert_close(logits, expected)

@@ -10,6 +10,11 @@ from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode import packed
 from glassformer.decode.packed import PackedLinear, can_pack, pack
 from glassformer.decode.search import SearchOptions, search
+from glassformer.model.attention import (
+    MultiHeadAttention,
+    few_queries_attention,
+    scaled_dot_product_attention,
+)
 
 needs_onednn = pytest.mark.skipif(not can_pack(), reason="this torch has no oneDNN")
 CLOSE = {"rtol": 0, "atol": 1e-5}
@@ -90,3 +95,13 @@ def test_without_onednn_the_model_stays_as_it_is(monkeypatch):
     assert pack(model) is model
     assert not model.training
     assert any(isinstance(module, nn.Linear) for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [("fused", few_queries_attention), ("readable", scaled_dot_product_attention)],
+)
+def test_attention_has_a_kernel_for_few_queries_unless_the_readable_one_was_asked_for(asked, used):
+    model = pack(toy(attention=asked))
+    kernels = {m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)}
+    assert kernels == {used}

@@ -81,12 +81,9 @@ class Beam(Walk):
         """
         width = self.options.beam_size
         wanted = 2 * width if width > 1 else 1
-        norm = self.rules.normalise(logits)
-        if self.observer is not None:
-            self.tell(self.observer, logits, norm)
-        self.rules.apply(logits, self.said)
-        values, tokens = top_k(logits, min(wanted, logits.size(-1)))  # (B, W, n) each
-        totals = (values + (self.log_probs - norm)[..., None]).flatten(1)
+        log_probs = self.next_log_probs(logits)
+        values, tokens = top_k(log_probs, min(wanted, logits.size(-1)))  # (B, W, n) each
+        totals = (values + self.log_probs[..., None]).flatten(1)
         best, order = totals.topk(min(wanted, totals.size(1)))
         parents, tokens = order // values.size(-1), tokens.flatten(1).gather(1, order)
         missing = max(wanted, width) - best.size(1)  # a vocabulary smaller than the beam

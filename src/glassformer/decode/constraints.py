@@ -1,4 +1,4 @@
-"""What may not be said next. Each rule works in place on the logits of one step.
+"""What may not be said next. Each rule works in place on the log-probabilities of one step.
 
 Rules forbid; they do not re-normalise. The probability of what is said stays what the model gives
 it, so a score can be checked by scoring the text again. The repetition penalty alone changes it.
@@ -25,37 +25,29 @@ class Constraints:
     unsayable: Tensor  # padding and the mark of the beginning
     prefixes: Int[Tensor, "B P"]  # what must be said first; -1 behind shorter ones
 
-    def normalise(self, logits: Float[Tensor, "B W V"]) -> Float[Tensor, "B W"]:
-        """What to take from a logit to have its log-probability."""
-        total = logits.logsumexp(-1)
-        if self.options.repetition_penalty != 1.0:  # works on log-probabilities
-            logits.sub_(total[..., None])
-            total.zero_()
-        return total
-
-    def apply(self, logits: Float[Tensor, "B W V"], said: Int[Tensor, "B W T"]) -> None:
+    def apply(self, log_probs: Float[Tensor, "B W V"], said: Int[Tensor, "B W T"]) -> None:
         """Set what may not follow `said` to minus infinity."""
         length = said.size(-1)
-        untouched = Forced.of(self.prefixes[:, length : length + 1], logits)
+        untouched = Forced.of(self.prefixes[:, length : length + 1], log_probs)
         if self.options.repetition_penalty != 1.0:
-            penalise_repetition(logits, said, self.options.repetition_penalty)
+            penalise_repetition(log_probs, said, self.options.repetition_penalty)
         if self.options.no_repeat_ngram:
-            forbid_repeated_ngrams(logits, said, self.options.no_repeat_ngram)
-        logits.index_fill_(-1, self.unsayable, NEVER)
+            forbid_repeated_ngrams(log_probs, said, self.options.no_repeat_ngram)
+        log_probs.index_fill_(-1, self.unsayable, NEVER)
         if length < self.options.min_length:
-            forbid_end(logits, self.eos)
+            forbid_end(log_probs, self.eos)
         if untouched is not None:
-            untouched.force(logits)
+            untouched.force(log_probs)
 
     def keep(self, sentences: Tensor) -> None:
         self.prefixes = self.prefixes[sentences]
 
 
-def forbid_end(logits: Float[Tensor, "B W V"], eos: int) -> None:
+def forbid_end(log_probs: Float[Tensor, "B W V"], eos: int) -> None:
     """No end yet, unless the other rules have left nothing else to say."""
-    end = logits[..., eos].clone()
-    logits[..., eos] = NEVER
-    logits[..., eos] = end.masked_fill_(logits.amax(-1) > NEVER, NEVER)
+    end = log_probs[..., eos].clone()
+    log_probs[..., eos] = NEVER
+    log_probs[..., eos] = end.masked_fill_(log_probs.amax(-1) > NEVER, NEVER)
 
 
 def penalise_repetition(log_probs: Tensor, said: Int[Tensor, "B W T"], factor: float) -> None:
@@ -64,7 +56,7 @@ def penalise_repetition(log_probs: Tensor, said: Int[Tensor, "B W T"], factor: f
         log_probs.scatter_(-1, said, log_probs.gather(-1, said) * factor)
 
 
-def forbid_repeated_ngrams(logits: Tensor, said: Int[Tensor, "B W T"], n: int) -> None:
+def forbid_repeated_ngrams(log_probs: Tensor, said: Int[Tensor, "B W T"], n: int) -> None:
     """No token that would complete a run of n tokens which the hypothesis holds already."""
     if said.size(-1) < n:
         return
@@ -72,27 +64,27 @@ def forbid_repeated_ngrams(logits: Tensor, said: Int[Tensor, "B W T"], n: int) -
     latest = said[..., None, said.size(-1) - n + 1 :]  # the run to come, but for its end
     repeats = (runs[..., :-1] == latest).all(-1)
     last = runs[..., -1]
-    forbidden = logits.gather(-1, last).masked_fill(repeats, NEVER)
-    logits.scatter_reduce_(-1, last, forbidden, "amin")
+    forbidden = log_probs.gather(-1, last).masked_fill(repeats, NEVER)
+    log_probs.scatter_reduce_(-1, last, forbidden, "amin")
 
 
 class Forced(NamedTuple):
-    """The tokens of prefixes, with the logits that they had before any rule."""
+    """The tokens of prefixes, with the log-probabilities that they had before any rule."""
 
     rows: Tensor  # (B, 1, 1): sentences whose prefix goes on
     tokens: Tensor  # (B, W, 1)
-    logits: Tensor  # (B, W, 1)
+    log_probs: Tensor  # (B, W, 1)
 
     @classmethod
-    def of(cls, column: Int[Tensor, "B c"], logits: Tensor) -> "Forced | None":
+    def of(cls, column: Int[Tensor, "B c"], log_probs: Tensor) -> "Forced | None":
         """`column` holds one token per sentence, or -1; none at all behind the last prefix."""
         if not column.numel() or int(column.max()) < 0:
             return None
-        tokens = column.clamp(min=0)[:, None].expand(-1, logits.size(1), 1)
-        return cls(column[:, None] >= 0, tokens, logits.gather(-1, tokens))
+        tokens = column.clamp(min=0)[:, None].expand(-1, log_probs.size(1), 1)
+        return cls(column[:, None] >= 0, tokens, log_probs.gather(-1, tokens))
 
-    def force(self, logits: Float[Tensor, "B W V"]) -> None:
+    def force(self, log_probs: Float[Tensor, "B W V"]) -> None:
         """Nothing but the prefix may be said, whatever the other rules think of it."""
-        logits.masked_fill_(self.rows, NEVER)
-        allowed = torch.where(self.rows, self.logits, logits.gather(-1, self.tokens))
-        logits.scatter_(-1, self.tokens, allowed)
+        log_probs.masked_fill_(self.rows, NEVER)
+        allowed = torch.where(self.rows, self.log_probs, log_probs.gather(-1, self.tokens))
+        log_probs.scatter_(-1, self.tokens, allowed)

@@ -83,12 +83,9 @@ class OneByOne(Walk):
             logits = self.session.step(tokens)
 
     def advance(self, logits: Float[Tensor, "B W V"]) -> Int[Tensor, "B W"]:
-        norm = self.rules.normalise(logits)
-        if self.observer is not None:
-            self.tell(self.observer, logits, norm)
-        self.rules.apply(logits, self.said)
-        tokens = self.choose(logits, self.sentences)
-        self.log_probs = self.log_probs + logits.gather(-1, tokens[..., None]).squeeze(-1) - norm
+        log_probs = self.next_log_probs(logits)
+        tokens = self.choose(log_probs, self.sentences)
+        self.log_probs = self.log_probs + log_probs.gather(-1, tokens[..., None]).squeeze(-1)
         ends = (tokens == self.rules.eos) | self.at_the_limit[:, None]
         for b, w in (ends & ~self.silent).nonzero().tolist():
             said, log_probability = self.said[b, w].tolist(), float(self.log_probs[b, w])

@@ -44,10 +44,14 @@ class Walk:
         score = log_probability / penalty(len(said) + 1, self.options.length_penalty)
         return Hypothesis(said if complete else [*said, token], log_probability, score, complete)
 
-    def tell(self, observer: Observer, logits: Tensor, norm: Tensor) -> None:
-        """What the model has said of the sentences that are not done."""
-        going = ~self.done
-        observer.heard(self.sentences[going], logits[going] - norm[going][..., None])
+    def next_log_probs(self, logits: Float[Tensor, "B W V"]) -> Float[Tensor, "B W V"]:
+        """Of what may be said next; the observer hears what the model says, before any rule."""
+        log_probs = logits.log_softmax(-1)
+        if self.observer is not None:
+            going = ~self.done
+            self.observer.heard(self.sentences[going], log_probs[going])
+        self.rules.apply(log_probs, self.said)
+        return log_probs
 
     def let_go(self, *rows: Tensor) -> tuple[Tensor, ...]:
         """Sentences that are done leave the batch, as soon as they crowd it; so do their `rows`."""

@@ -24,7 +24,8 @@ class KeyValueCache:
 
     @classmethod
     def full(cls, k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"]) -> "KeyValueCache":
-        return cls(k, v, k.size(2))
+        """Head by head in memory, since every step reads all of it."""
+        return cls(k.contiguous(), v.contiguous(), k.size(2))
 
     @classmethod
     def empty(
