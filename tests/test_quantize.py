@@ -9,19 +9,23 @@ from torch import nn
 from torch.testing import assert_close
 
 from decode.oracles import sources, toy
-from glassformer.checkpoint import set_weights, weights_of
+from glassformer import checkpoint
+from glassformer.checkpoint import Checkpoint, set_weights, weights_of
+from glassformer.config import RunSettings, preset
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.search import SearchOptions, search
 from glassformer.errors import InputError
 from glassformer.model.build import build
 from glassformer.model.embedding import TokenEmbedding
+from glassformer.pipeline import ready
 from glassformer.quantize import (
     ENGINE,
     LEVELS,
     SCALE,
     Int8Embedding,
     Int8Linear,
+    Int8Votes,
     dequantise_weights,
     is_available,
     is_quantised,
@@ -284,3 +288,37 @@ def test_the_file_of_a_small_model_is_less_than_a_third():
     model = build("small")
     weights = weights_of(model)
     assert len(save(quantise_weights(model, weights))) <= 0.30 * len(save(weights))
+
+
+VOTER = preset("tiny", kind="classifier", vocab_size=40, **SIZES, ngrams=2, ngram_places=300)
+
+
+def voter():
+    model = build(VOTER)
+    nn.init.normal_(model.votes.weight, std=0.3)
+    return model.eval()
+
+
+@needs_kernel
+def test_votes_are_off_by_half_a_step_each_at_most_and_keep_a_scale_per_class():
+    model, ids = voter(), torch.randint(1, 40, (5, 12))
+    exact = model.votes(ids)
+    _, scale = quantise_rows(model.votes.weight)
+    votes = quantize(model).votes
+    assert isinstance(votes, Int8Votes) and votes.integers.dtype == torch.int8
+    assert scale.shape == (2,)
+    assert ((votes(ids) - exact).abs() <= 23 * scale * (0.5 + 1e-4)).all()  # 12 and 11 n-grams
+
+
+@needs_kernel
+def test_votes_lie_in_a_quantised_checkpoint_in_eight_bits(tmp_path):
+    model, ids = voter(), torch.randint(1, 40, (5, 12))
+    weights = quantise_weights(model, weights_of(model))
+    assert weights["votes.weight"].dtype == torch.int8
+    saved = Checkpoint(RunSettings(model=VOTER), weights)
+    checkpoint.write(saved, tmp_path / "small")
+    loaded = ready(checkpoint.read(tmp_path / "small"))
+    assert isinstance(loaded.votes, Int8Votes)
+    assert_close(loaded.votes(ids), quantize(model).votes(ids))
+    plain = ready(Checkpoint(RunSettings(model=VOTER), dequantise_weights(weights)))
+    assert_close(plain.votes(ids), loaded.votes(ids))

@@ -115,6 +115,8 @@ class ModelSettings(Settings):
 
     n_classes: Count = 2
     pooling: Literal["mean", "first", "max"] = "mean"
+    ngrams: Annotated[int, Field(ge=0)] = 0  # of so many tokens vote beside the encoder; 0: none
+    ngram_places: Count = 2**20  # of the table that those of several tokens share
 
 
 _base = ModelSettings(

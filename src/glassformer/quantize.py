@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import InputError
 from glassformer.model.embedding import TokenEmbedding, check_ids
+from glassformer.model.ngrams import NgramVotes
 from glassformer.model.replace import Fill, nothing, replace
 
 ENGINE = "fbgemm"
@@ -35,7 +36,7 @@ def quantise_rows(weight: Float[Tensor, "O I"]) -> tuple[Int[Tensor, "O I"], Flo
     return (weight / scale[:, None]).round_().to(torch.int8), scale
 
 
-def _rows(module: nn.Linear | TokenEmbedding) -> tuple[Tensor, Tensor]:
+def _rows(module: nn.Linear | TokenEmbedding | NgramVotes) -> tuple[Tensor, Tensor]:
     """Of a layer that holds fp32, or integers and `row_scale` of a quantised checkpoint."""
     weight = module.weight.detach()
     if weight.dtype == torch.int8:
@@ -118,6 +119,24 @@ class Int8Embedding(nn.Module):
         return F.embedding(ids, self.integers) * self.row_scale[ids][..., None]
 
 
+class Int8Votes(NgramVotes):
+    """`NgramVotes` in eight bits, a scale per class."""
+
+    integers: Tensor
+    row_scale: Tensor
+
+    def __init__(self, votes: NgramVotes) -> None:
+        nn.Module.__init__(self)
+        self.vocab_size, self.longest, self.places = votes.vocab_size, votes.longest, votes.places
+        self.pad_id = votes.pad_id
+        integers, scale = _rows(votes)
+        self.register_buffer("integers", integers.clone(), persistent=False)
+        self.register_buffer("row_scale", scale.clone(), persistent=False)
+
+    def votes(self, places: Int[Tensor, "B N"]) -> Float[Tensor, "C B N"]:
+        return self.integers[:, places] * self.row_scale[:, None, None]
+
+
 def quantize(model: nn.Module, fill: Fill = nothing) -> nn.Module:
     """Change `model` for INT8 inference on CPU, and give it back. It cannot be trained after.
 
@@ -129,6 +148,9 @@ def quantize(model: nn.Module, fill: Fill = nothing) -> nn.Module:
         if isinstance(module, nn.Linear) and module.out_features >= SMALLEST:
             fill(module, name)
             return Int8Linear(module)
+        if isinstance(module, NgramVotes):
+            fill(module, name)
+            return Int8Votes(module)
         if isinstance(module, TokenEmbedding):
             if id(module) not in made:  # shared by encoder and decoder: stays so
                 fill(module, name)
@@ -146,8 +168,8 @@ def quantise_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[st
     quantised: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         owner = kinds[name.rpartition(".")[0]]
-        matrix = isinstance(owner, nn.Linear | TokenEmbedding) and name.endswith(".weight")
-        if matrix and tensor.size(0) >= SMALLEST:
+        matrix = isinstance(owner, nn.Linear | TokenEmbedding) and tensor.size(0) >= SMALLEST
+        if name.endswith(".weight") and (matrix or isinstance(owner, NgramVotes)):
             quantised[name], quantised[name + SCALE] = quantise_rows(tensor.float())
         else:
             quantised[name] = tensor

@@ -294,3 +294,48 @@ def test_a_damaged_run_is_not_begun_with(tmp_path: Path, words: Path) -> None:
     (words / "best" / "model.safetensors").write_bytes(b"half")
     with pytest.raises(CheckpointError, match=r"is damaged: model\.safetensors"):
         train(begun(data, tmp_path / "run"))
+
+
+# Votes of n-grams
+
+
+def voting(folder: Path, **train: Any) -> Prepared:
+    settings = settings_of(folder, None, "classifier", ngrams=2, ngram_places=2_000)
+    return prepare(settings.replace(train={"start_from": None, **train}), 1)
+
+
+def test_votes_are_fitted_before_training_and_told_and_training_leaves_them(tmp_path: Path) -> None:
+    told: list[str] = []
+    run = start(voting(tmp_path), tmp_path / "run", ALONE, False, told.append)
+    assert told == ["votes of n-grams of up to 2 tokens are being counted"]
+    fitted = run.model.votes.weight.clone()
+    assert fitted.abs().max() > 0
+    train(run)
+    assert torch.equal(run.model.votes.weight, fitted)
+    assert torch.equal(latest(tmp_path / "run").weights["votes.weight"], fitted)
+
+
+def test_a_resumed_run_keeps_its_votes_and_counts_none(tmp_path: Path) -> None:
+    start_told: list[str] = []
+    train(start(voting(tmp_path, max_steps=2), tmp_path / "run", ALONE, False, start_told.append))
+    again = start(voting(tmp_path), tmp_path / "run", ALONE, True, unexpected)
+    assert torch.equal(again.model.votes.weight, latest(tmp_path / "run").weights["votes.weight"])
+
+
+def test_validation_asks_for_both_opinions(tmp_path: Path) -> None:
+    data = voting(tmp_path)
+    run = start(data, tmp_path / "run", ALONE, False, lambda _: None)
+    batch = data.valid.batch(np.arange(len(data.valid)))
+    with torch.no_grad():
+        logits = run.model.eval()(*batch.inputs)
+    scores = validate(data.settings.model, weights_of(run.model), data.valid, 100, None)
+    assert scores["loss"] == pytest.approx(F.cross_entropy(logits, batch.labels).item(), rel=1e-5)
+    right = (logits.argmax(-1) == batch.labels).double().mean().item()
+    assert scores["accuracy"] == pytest.approx(100 * right)
+
+
+def test_a_run_does_not_go_on_with_longer_ngrams(tmp_path: Path) -> None:
+    train(start(voting(tmp_path, max_steps=2), tmp_path / "run", ALONE, False, lambda _: None))
+    longer = prepare(voting(tmp_path).settings.replace(model={"ngrams": 3}), 1)
+    with pytest.raises(CheckpointError, match=r"model\.ngrams = 3, and was 2"):
+        start(longer, tmp_path / "run", ALONE, True, unexpected)

@@ -28,6 +28,7 @@ from glassformer.model.decoder import DecoderLayer, TransformerDecoder
 from glassformer.model.embedding import TokenEmbedding
 from glassformer.model.encoder import EncoderLayer, TransformerEncoder
 from glassformer.model.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
+from glassformer.model.ngrams import NgramVotes
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.positions import (
     AlibiBias,
@@ -91,6 +92,9 @@ def check(s: ModelSettings) -> None:
     if s.source_vocab_size not in (None, s.vocab_size) and s.tie_source_target:
         why = "One embedding for source and target takes one vocabulary for both."
         _refuse(s, "tie_source_target", "source_vocab_size", why, [False])
+    if s.ngrams and s.kind != "classifier":
+        why = "n-grams vote for one class of the whole text."
+        _refuse(s, "ngrams", "kind", why, [0])
     if s.max_distance is not None and not s.positions.startswith("relative"):
         why = "Only relative positions are clipped at a distance."
         _refuse(s, "positions", "max_distance", why, ["relative", "relative-bucketed"])
@@ -128,7 +132,10 @@ def _language_model(s: ModelSettings) -> LanguageModel:
 def _classifier(s: ModelSettings) -> TransformerClassifier:
     encoder = _encoder(s, TokenEmbedding(s.vocab_size, s.d_model))
     output = nn.Linear(s.d_model, s.n_classes)
-    return TransformerClassifier(encoder, output, POOLINGS[s.pooling], s.dropout, s.pad_id)
+    votes = None
+    if s.ngrams:
+        votes = NgramVotes(s.vocab_size, s.n_classes, s.ngrams, s.ngram_places, s.pad_id)
+    return TransformerClassifier(encoder, output, POOLINGS[s.pooling], s.dropout, s.pad_id, votes)
 
 
 def _masked_language_model(s: ModelSettings) -> TransformerTagger:

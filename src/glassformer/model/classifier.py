@@ -10,6 +10,7 @@ from glassformer.errors import InputError
 from glassformer.model.dropout import Dropout
 from glassformer.model.encoder import TransformerEncoder
 from glassformer.model.masks import padding_mask
+from glassformer.model.ngrams import NgramVotes
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 
@@ -43,7 +44,11 @@ def max_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
 
 
 class TransformerClassifier(nn.Module):
-    """Encoder, pooling, dropout, one linear layer: logits over the classes."""
+    """Encoder, pooling, dropout, one linear layer: logits over the classes.
+
+    With `votes` the answer is the mean of two opinions, formed apart: the encoder's, and that of
+    the text's n-grams. Training changes the encoder's, by its own loss.
+    """
 
     def __init__(
         self,
@@ -52,13 +57,15 @@ class TransformerClassifier(nn.Module):
         pool: Pooling = mean_pool,
         dropout: float = 0.0,
         pad_id: int = 0,
+        votes: NgramVotes | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.output, self.pool, self.pad_id = encoder, output, pool, pad_id
-        self.dropout = Dropout(dropout)
+        self.dropout, self.votes = Dropout(dropout), votes
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B C"]:
-        return self.output(self.features(ids, mask))
+        logits = self.output(self.features(ids, mask))
+        return logits if self.votes is None else (logits + self.votes(ids)) / 2
 
     def features(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B D"]:
         mask = padding_mask(ids, self.pad_id) if mask is None else mask

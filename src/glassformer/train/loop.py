@@ -30,6 +30,7 @@ from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
 from glassformer.model.build import build
+from glassformer.model.classifier import TransformerClassifier
 from glassformer.train.distributed import World, spread, whole
 from glassformer.train.early_stopping import EarlyStopping
 from glassformer.train.log import Log, Record
@@ -39,6 +40,7 @@ from glassformer.train.signals import Signals, StopRequested, stop_signals
 from glassformer.train.state import MovingAverage, Position, capture, restore
 from glassformer.train.step import Objective, Update, train_step
 from glassformer.train.validate import Evaluate, validate
+from glassformer.train.votes import fit_votes
 
 Report = Callable[[Record], None]
 
@@ -79,9 +81,14 @@ def start(
         check_same_place(saved, world)
         check_same_run(saved, data)
         set_weights(model, saved.weights)
-    elif before := origin(settings):
-        check_origin(before, data)
-        adopt_weights(model, before.weights, before.settings.data.labels == settings.data.labels)
+    else:
+        if before := origin(settings):
+            check_origin(before, data)
+            same_answers = before.settings.data.labels == settings.data.labels
+            adopt_weights(model, before.weights, same_answers)
+        if isinstance(model, TransformerClassifier) and model.votes is not None:
+            notice(f"votes of n-grams of up to {settings.model.ngrams} tokens are being counted")
+            fit_votes(model.votes, data.train)
     objective = spread(
         Objective(model, s.label_smoothing, s.agreement, s.compile), world, s.fully_shard
     )
@@ -98,7 +105,7 @@ def start(
 
 
 UNTOLD = ("n_heads", "positions", "max_distance", "feed_forward")  # by the shapes of weights
-UNTOLD_OF_A_RUN = (*UNTOLD, "pooling")
+UNTOLD_OF_A_RUN = (*UNTOLD, "pooling", "ngrams")
 
 
 def check_origin(before: Checkpoint, data: Prepared) -> None:

@@ -5,14 +5,17 @@ from math import exp
 from typing import Any
 
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from glassformer.checkpoint import set_weights
 from glassformer.config import ModelSettings
-from glassformer.data.batch import IGNORE, Examples
+from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.model.attention import record_attention
 from glassformer.model.build import build
+from glassformer.model.classifier import TransformerClassifier
 from glassformer.train.loss import smoothed_loss
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
@@ -34,16 +37,28 @@ def validate(
     loss, right, labels = 0.0, 0, 0
     for indices in batches:
         batch = examples.batch(indices)
-        features = model.features(*batch.inputs)
-        total, n = smoothed_loss(features, model.output, batch.labels)
-        asked = batch.labels != IGNORE
-        right += int((model.output(features[asked]).argmax(-1) == batch.labels[asked]).sum())
-        loss, labels = loss + float(total), labels + n
+        total, best = answer(model, batch)
+        asked = batch.labels[batch.labels != IGNORE]
+        right += int((best == asked).sum())
+        loss, labels = loss + total, labels + asked.numel()
     scores = {"loss": loss / labels, "accuracy": 100 * right / labels}
     scores["perplexity"] = exp(min(scores["loss"], 700.0))
     if entropy:
         scores |= attention_entropy(model, examples.batch(batches[len(batches) // 2]).inputs)
     return scores | (evaluate(model) if evaluate is not None else {})
+
+
+def answer(model: Any, batch: Batch) -> tuple[float, Int[Tensor, "N"]]:
+    """The summed loss of what a batch asks, and the likeliest answers.
+
+    A classifier answers for the whole text, and not by its features alone if n-grams vote.
+    """
+    if isinstance(model, TransformerClassifier):
+        logits = model(*batch.inputs)
+        return float(F.cross_entropy(logits, batch.labels, reduction="sum")), logits.argmax(-1)
+    features = model.features(*batch.inputs)
+    total, _ = smoothed_loss(features, model.output, batch.labels)
+    return float(total), model.output(features[batch.labels != IGNORE]).argmax(-1)
 
 
 def attention_entropy(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, float]:

@@ -1,0 +1,74 @@
+"""How n-grams vote: naive Bayes counts weighed by a logistic regression (Wang and Manning, 2012).
+
+What an n-gram says for a class is first the logarithm of how much more often it stands in texts of
+that class than in the others. A weight for each of these, drawn towards 0, is then fitted to the
+labels: a convex problem with one solution, which L-BFGS finds in a minute for 25,000 texts.
+"""
+
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.data.batch import Examples
+from glassformer.data.batching import TokenBatches
+from glassformer.model.ngrams import NgramVotes
+
+PENALTY = 2e-4  # on the squares of the weights, beside the mean loss of a text
+ITERATIONS = 40
+READ = 65_536  # tokens at a time
+
+
+def fit_votes(votes: NgramVotes, examples: Examples) -> None:
+    """Find the votes of all n-grams of labelled examples."""
+    places, starts, labels = _counted(votes, examples)
+    classes, size = votes.weight.shape
+    evidence = _evidence(places, starts, labels, (size, classes))
+    shares = labels.bincount(minlength=classes) / len(labels)
+    prior = shares.clamp(min=1 / len(labels)).log()  # the encoder's part: no n-gram is to learn it
+    weights = torch.zeros_like(evidence, requires_grad=True)
+    search = torch.optim.LBFGS(
+        [weights], max_iter=ITERATIONS, history_size=8, line_search_fn="strong_wolfe"
+    )
+
+    def closure() -> Tensor:
+        search.zero_grad()
+        logits = F.embedding_bag(places, evidence * weights, starts, mode="sum") + prior
+        loss = F.cross_entropy(logits, labels) + PENALTY / 2 * weights.square().sum()
+        loss.backward()
+        return loss
+
+    with torch.enable_grad():
+        search.step(closure)
+    votes.weight.copy_((evidence * weights).detach().T)
+
+
+def _counted(
+    votes: NgramVotes, examples: Examples
+) -> tuple[Int[Tensor, "N"], Int[Tensor, "texts"], Int[Tensor, "texts"]]:
+    """The places of all texts one after the other, where each text starts, and its label."""
+    shown = replace(examples, hidden=0.0)
+    found, sizes, labels = [], [], []
+    for indices in TokenBatches(shown.lengths, READ).epoch(0, shuffle=False):
+        batch = shown.batch(indices)
+        places, count = votes.distinct(*batch.inputs)
+        found.append(places[count].int())
+        sizes.append(count.sum(1))
+        labels.append(batch.labels)
+    ends = torch.cat(sizes).cumsum(0)
+    starts = torch.cat([ends.new_zeros(1), ends[:-1]])
+    return torch.cat(found), starts.int(), torch.cat(labels)
+
+
+def _evidence(
+    places: Int[Tensor, "N"], starts: Int[Tensor, "texts"], labels: Tensor, shape: tuple[int, int]
+) -> Float[Tensor, "places C"]:
+    """log P(n-gram | class) / P(n-gram | another class), each seen once more than it was."""
+    sizes = torch.diff(starts, append=starts.new_tensor([len(places)])).long()
+    each = labels.repeat_interleave(sizes)
+    seen = torch.ones(shape)
+    seen.index_put_((places.long(), each), torch.ones(()), accumulate=True)
+    others = seen.sum(1, keepdim=True) - seen
+    return (seen / seen.sum(0)).log() - (others / others.sum(0)).log()
