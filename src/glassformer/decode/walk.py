@@ -45,8 +45,11 @@ class Walk:
         return Hypothesis(said if complete else [*said, token], log_probability, score, complete)
 
     def next_log_probs(self, logits: Float[Tensor, "B W V"]) -> Float[Tensor, "B W V"]:
-        """Of what may be said next; the observer hears what the model says, before any rule."""
-        log_probs = logits.log_softmax(-1)
+        """Of what may be said next; the observer hears what the model says, before any rule.
+
+        They take the place of the logits, as large as which nothing else is at a step.
+        """
+        log_probs = torch.log_softmax(logits, -1, out=logits)
         if self.observer is not None:
             going = ~self.done
             self.observer.heard(self.sentences[going], log_probs[going])
