@@ -49,6 +49,14 @@ def test_single_tokens_have_places_of_their_own_and_longer_ones_lie_behind():
     assert all(V <= place < V + 4 for place in places[4:]) and len(places) == 4 + 3 + 2
 
 
+def test_a_finer_table_tells_more_apart_and_its_places_lead_back():
+    votes = votes_of(3, places=5)
+    ids = torch.randint(1, V, (8, 6))
+    fine = votes.places_of(ids, finer=1_000)
+    assert torch.equal(votes.coarse(fine), votes.places_of(ids))
+    assert fine.unique().numel() > votes.places_of(ids).unique().numel()
+
+
 def test_the_order_of_tokens_matters_to_pairs_and_not_to_single_ones():
     one, other = torch.tensor([[4, 5, 6]]), torch.tensor([[6, 5, 4]])
     single, pairs = votes_of(1), votes_of(2)

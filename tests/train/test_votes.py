@@ -82,6 +82,11 @@ def test_how_common_a_class_is_is_not_theirs_to_say():
     assert votes(torch.tensor([[4]])).abs().max() < 1e-2
 
 
+def test_what_stands_in_one_text_alone_has_no_say():
+    votes = fitted(texts=[*TEXTS, [3, 3]], labels=[*LABELS, 1])
+    assert (votes.weight[:, 3] == 0).all() and votes.weight[:, 4].abs().min() > 0
+
+
 def test_nothing_is_hidden_from_them():
     open_, hidden = fitted(), NgramVotes(V, 2, 1, 500)
     with torch.no_grad():

@@ -31,23 +31,32 @@ class NgramVotes(nn.Module):
     def votes(self, places: Int[Tensor, "B N"]) -> Float[Tensor, "C B N"]:
         return self.weight[:, places]
 
-    def distinct(self, ids: Tensor) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:
+    def distinct(
+        self, ids: Tensor, finer: int = 1
+    ) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:
         """The place of every n-gram, in order, and whether it counts.
 
         A second one of the same place does not, nor does one with padding in it.
         """
-        places = self.places_of(ids).sort(1).values
+        places = self.places_of(ids, finer).sort(1).values
         first = torch.ones_like(places, dtype=torch.bool)
         first[:, 1:] = places[:, 1:] != places[:, :-1]
         return places, first & (places != self.pad_id)
 
-    def places_of(self, ids: Tensor) -> Int[Tensor, "B N"]:
-        """Of all tokens, all pairs of neighbours, and so on; padding's where one has padding."""
+    def places_of(self, ids: Tensor, finer: int = 1) -> Int[Tensor, "B N"]:
+        """Of all tokens, all pairs of neighbours, and so on; padding's where one has padding.
+
+        In a table `finer` times as large, whose places `coarse` brings back to this one's.
+        """
         code = ids.long()
         found, whole = [code], ids != self.pad_id
         for n in range(2, min(self.longest, ids.size(1)) + 1):
             code = code[:, :-1] * MIX + n + ids[:, n - 1 :]
             whole = whole[:, :-1] & (ids[:, n - 1 :] != self.pad_id)
-            hashed = self.vocab_size + (code * MIX >> 24) % self.places
+            hashed = self.vocab_size + (code * MIX >> 24) % (self.places * finer)
             found.append(torch.where(whole, hashed, self.pad_id))
         return torch.cat(found, 1)
+
+    def coarse(self, places: Int[Tensor, "*n"]) -> Int[Tensor, "*n"]:
+        hashed = self.vocab_size + (places - self.vocab_size) % self.places
+        return torch.where(places < self.vocab_size, places, hashed)

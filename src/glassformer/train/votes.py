@@ -19,6 +19,8 @@ from glassformer.model.ngrams import NgramVotes
 PENALTY = 2e-4  # on the squares of the weights, beside the mean loss of a text
 ITERATIONS = 40
 READ = 65_536  # tokens at a time
+SEEN = 2  # texts that an n-gram must stand in: most stand in one, and would crowd the table
+FINER = 16  # times as many places to count in, so that hardly two n-grams are taken for one
 
 
 def fit_votes(votes: NgramVotes, examples: Examples) -> None:
@@ -53,13 +55,17 @@ def _counted(
     found, sizes, labels = [], [], []
     for indices in TokenBatches(shown.lengths, READ).epoch(0, shuffle=False):
         batch = shown.batch(indices)
-        places, count = votes.distinct(*batch.inputs)
-        found.append(places[count].int())
+        (ids,) = batch.inputs
+        places, count = votes.distinct(ids, FINER)
+        found.append(places[count])
         sizes.append(count.sum(1))
         labels.append(batch.labels)
-    ends = torch.cat(sizes).cumsum(0)
+    places, asked = torch.cat(found), torch.cat(labels)
+    often = places.bincount()[places] >= SEEN
+    text = torch.arange(len(asked)).repeat_interleave(torch.cat(sizes))
+    ends = text[often].bincount(minlength=len(asked)).cumsum(0)
     starts = torch.cat([ends.new_zeros(1), ends[:-1]])
-    return torch.cat(found), starts.int(), torch.cat(labels)
+    return votes.coarse(places[often]).int(), starts.int(), asked
 
 
 def _evidence(
