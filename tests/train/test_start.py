@@ -330,8 +330,11 @@ def test_validation_asks_for_both_opinions(tmp_path: Path) -> None:
         logits = run.model.eval()(*batch.inputs)
     scores = validate(data.settings.model, weights_of(run.model), data.valid, 100, None)
     assert scores["loss"] == pytest.approx(F.cross_entropy(logits, batch.labels).item(), rel=1e-5)
-    right = (logits.argmax(-1) == batch.labels).double().mean().item()
-    assert scores["accuracy"] == pytest.approx(100 * right)
+    own = run.model.output(run.model.features(*batch.inputs))
+    opinions = {"": logits, "encoder_": own, "ngrams_": run.model.votes(*batch.inputs)}
+    for name, opinion in opinions.items():
+        right = (opinion.argmax(-1) == batch.labels).double().mean().item()
+        assert scores[f"{name}accuracy"] == pytest.approx(100 * right)
 
 
 def test_a_run_does_not_go_on_with_longer_ngrams(tmp_path: Path) -> None:

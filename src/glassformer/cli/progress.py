@@ -96,9 +96,16 @@ def line(record: dict[str, Any]) -> str:
             f"loss {record['train_loss']:.3f}  {record['labels_per_second']:,.0f} tokens/s  "
             f"norm {record['gradient_norm']:.2f}  rate {record['learning_rate']:.1e}"
         )
-    shown = {"loss": "{:.3f}", "perplexity": "{:.2f}", "accuracy": "{:.2f}%", "bleu": "{:.2f}"}
+    shown = {
+        "loss": "loss {:.3f}",
+        "perplexity": "perplexity {:.2f}",
+        "accuracy": "accuracy {:.2f}%",
+        "encoder_accuracy": "of the encoder {:.2f}%",
+        "ngrams_accuracy": "of the n-grams {:.2f}%",
+        "bleu": "bleu {:.2f}",
+    }
     scores = [
-        f"{name} {form.format(record[f'valid_{name}'])}"
+        form.format(record[f"valid_{name}"])
         for name, form in shown.items()
         if f"valid_{name}" in record
     ]

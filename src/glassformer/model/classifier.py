@@ -64,8 +64,13 @@ class TransformerClassifier(nn.Module):
         self.dropout, self.votes = Dropout(dropout), votes
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B C"]:
-        logits = self.output(self.features(ids, mask))
-        return logits if self.votes is None else (logits + self.votes(ids)) / 2
+        own = self.output(self.features(ids, mask))
+        return own if self.votes is None else self.together(own, self.votes(ids))
+
+    def together(
+        self, own: Float[Tensor, "B C"], votes: Float[Tensor, "B C"]
+    ) -> Float[Tensor, "B C"]:
+        return (own + votes) / 2
 
     def features(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B D"]:
         mask = padding_mask(ids, self.pad_id) if mask is None else mask

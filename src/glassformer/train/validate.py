@@ -1,5 +1,6 @@
 """How good the weights are that a checkpoint would hold."""
 
+from collections import Counter
 from collections.abc import Callable
 from math import exp
 from typing import Any
@@ -34,31 +35,34 @@ def validate(
     model: Any = build(settings).eval()
     set_weights(model, weights)
     batches = TokenBatches(examples.lengths, batch_tokens).epoch(0, shuffle=False)
-    loss, right, labels = 0.0, 0, 0
+    loss, labels = 0.0, 0
+    right: Counter[str] = Counter()
     for indices in batches:
         batch = examples.batch(indices)
-        total, best = answer(model, batch)
+        total, answers = answer(model, batch)
         asked = batch.labels[batch.labels != IGNORE]
-        right += int((best == asked).sum())
+        right.update({name: int((best == asked).sum()) for name, best in answers.items()})
         loss, labels = loss + total, labels + asked.numel()
-    scores = {"loss": loss / labels, "accuracy": 100 * right / labels}
+    scores = {"loss": loss / labels, **{name: 100 * n / labels for name, n in right.items()}}
     scores["perplexity"] = exp(min(scores["loss"], 700.0))
     if entropy:
         scores |= attention_entropy(model, examples.batch(batches[len(batches) // 2]).inputs)
     return scores | (evaluate(model) if evaluate is not None else {})
 
 
-def answer(model: Any, batch: Batch) -> tuple[float, Int[Tensor, "N"]]:
-    """The summed loss of what a batch asks, and the likeliest answers.
-
-    A classifier answers for the whole text, and not by its features alone if n-grams vote.
-    """
-    if isinstance(model, TransformerClassifier):
-        logits = model(*batch.inputs)
-        return float(F.cross_entropy(logits, batch.labels, reduction="sum")), logits.argmax(-1)
+def answer(model: Any, batch: Batch) -> tuple[float, dict[str, Int[Tensor, "N"]]]:
+    """The summed loss of what a batch asks, and the likeliest answers; of an encoder and n-grams
+    that are of two minds, also each one's own."""
     features = model.features(*batch.inputs)
+    if isinstance(model, TransformerClassifier) and model.votes is not None:
+        own, votes = model.output(features), model.votes(*batch.inputs)
+        logits = model.together(own, votes)
+        opinions = {"accuracy": logits, "encoder_accuracy": own, "ngrams_accuracy": votes}
+        loss = F.cross_entropy(logits, batch.labels, reduction="sum")
+        return float(loss), {name: opinion.argmax(-1) for name, opinion in opinions.items()}
     total, _ = smoothed_loss(features, model.output, batch.labels)
-    return float(total), model.output(features[batch.labels != IGNORE]).argmax(-1)
+    best = model.output(features[batch.labels != IGNORE]).argmax(-1)
+    return float(total), {"accuracy": best}
 
 
 def attention_entropy(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, float]:
