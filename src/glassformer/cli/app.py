@@ -31,7 +31,7 @@ EXAMPLES = f"""\
 Glassformer {__version__}: the Transformer from scratch, to read, to trust, to use.
 
   glassformer translate "A man is riding a red bicycle."      English to French, a bundled model
-  glassformer classify "A film that one forgets at the exit."  another: is a review positive?
+  glassformer classify "A dull film that one forgets."        another: is a review positive?
   glassformer models                                          both, and their cards
 
   glassformer demo                              train a translator in three minutes, look inside
