@@ -12,7 +12,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from glassformer.errors import InputError
 from glassformer.model.attention import (
     FEW_QUERIES,
+    MANY_HEADS,
     MultiHeadAttention,
+    batched_attention,
     few_queries_attention,
     fused_attention,
     record_attention,
@@ -26,8 +28,8 @@ D = H * K
 
 all_kernels = pytest.mark.parametrize(
     "kernel",
-    [scaled_dot_product_attention, fused_attention, few_queries_attention],
-    ids=["readable", "fused", "few"],
+    [scaled_dot_product_attention, fused_attention, batched_attention],
+    ids=["readable", "fused", "batched"],
 )
 grouped = pytest.mark.parametrize("n_kv_heads", [H, 2, 1], ids=["MHA", "GQA", "MQA"])
 
@@ -108,10 +110,11 @@ def test_the_two_kernels_agree(n_kv_heads, biased, make_mask):
 
 
 @grouped
+@pytest.mark.parametrize("sentences", [1, MANY_HEADS // H])
 @pytest.mark.parametrize("queries", [1, 2, FEW_QUERIES, FEW_QUERIES + 1])
-def test_few_queries_or_many_the_answer_is_the_same(n_kv_heads, queries):
-    _, k, v = queries_keys_values(n_kv_heads)
-    q, mask = normal(B, H, queries, K), random_mask(B, 1, queries, S)
+def test_few_queries_or_many_the_answer_is_the_same(n_kv_heads, sentences, queries):
+    k, v = (normal(sentences, n_kv_heads, S, K) for _ in range(2))
+    q, mask = normal(sentences, H, queries, K), random_mask(sentences, 1, queries, S)
     close(few_queries_attention(q, k, v, mask)[0], fused_attention(q, k, v, mask)[0])
 
 

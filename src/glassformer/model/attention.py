@@ -21,7 +21,8 @@ from glassformer.model.masks import check_mask
 
 Kernel = Callable[..., tuple[Tensor, Tensor | None]]
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-FEW_QUERIES = 24  # up to which plain products are faster than the fused kernel
+FEW_QUERIES = 24  # up to which plain products are faster than the fused kernel,
+MANY_HEADS = 32  # if there are at least so many in the batch
 
 
 def scaled_dot_product_attention(
@@ -80,7 +81,7 @@ def fused_attention(
     return output, None
 
 
-def few_queries_attention(
+def batched_attention(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S K"],
@@ -89,13 +90,7 @@ def few_queries_attention(
     dropout_p: float = 0.0,
     scale: float | None = None,
 ) -> tuple[Float[Tensor, "B H T K"], None]:
-    """Equation 1 for decoding on CPU: the queries of a beam, or of a sentence, as one product.
-
-    For so few of them the fused kernel spends its time on starting a product for each head of each
-    sentence, and takes two to four times as long. Heads that share keys are rows of one matrix.
-    """
-    if dropout_p or not 1 < q.size(2) <= FEW_QUERIES:  # a single query has a fast path of its own
-        return fused_attention(q, k, v, mask, bias, dropout_p, scale)
+    """Equation 1 as two products for all heads together; heads that share keys are one matrix."""
     check_mask(mask, q, k)
     shared = (k.size(0), k.size(1), -1)  # (B, G, H/G · T, …)
     rows = (q * (1 / sqrt(q.size(-1)) if scale is None else scale)).reshape(*shared, q.size(-1))
@@ -108,7 +103,22 @@ def few_queries_attention(
         closed = ~mask
         lowest = torch.finfo(scores.dtype).min
         weights = scores.masked_fill(closed, lowest).softmax(-1).masked_fill(closed, 0.0)
-    return (weights.view(*shared, k.size(2)) @ v).view(q.shape), None
+    return (dropout(weights, dropout_p).view(*shared, k.size(2)) @ v).view(q.shape), None
+
+
+def few_queries_attention(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    *rest: Any,
+) -> tuple[Float[Tensor, "B H T K"], None]:
+    """What is faster when decoding on CPU.
+
+    For a few queries each, as a beam has, the fused kernel spends its time on starting a product
+    for each head of each sentence; for a single one it has a fast path, and many are worth it.
+    """
+    few = 1 < q.size(2) <= FEW_QUERIES and q.size(0) * q.size(1) >= MANY_HEADS
+    return (batched_attention if few else fused_attention)(q, k, v, *rest)
 
 
 class MultiHeadAttention(nn.Module):
