@@ -23,7 +23,6 @@ from glassformer.model.ngrams import NgramVotes
 from glassformer.model.replace import Fill, nothing, replace
 
 ENGINE = "fbgemm"
-PRODUCT = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
 SCALE = ".scale"  # a quantised tensor's scales lie beside it under its name and this
 LEVELS = 63  # of either sign: with more, pairs of products overflow on processors without VNNI
 SMALLEST = 16  # rows of a matrix that is worth quantising: a head over a few classes is not
@@ -92,7 +91,9 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         largest = x.abs().amax(-1, keepdim=True).clamp_(min=TINY)
-        y = PRODUCT(x / largest, 1 / LEVELS, LEVELS + 1, self._packed)
+        y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            x / largest, 1 / LEVELS, LEVELS + 1, self._packed
+        )
         return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.model.attention import (
     MultiHeadAttention,
-    batched_attention,
     fused_attention,
     scaled_dot_product_attention,
 )
@@ -79,9 +78,9 @@ every_way_in = pytest.mark.parametrize(
     [
         way(kernel)
         for way in (through_kernel, through_module)
-        for kernel in (scaled_dot_product_attention, fused_attention, batched_attention)
+        for kernel in (scaled_dot_product_attention, fused_attention)
     ],
-    ids=["readable", "fused", "batched", "module-readable", "module-fused", "module-batched"],
+    ids=["readable", "fused", "module-readable", "module-fused"],
 )
 
 

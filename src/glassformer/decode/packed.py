@@ -14,7 +14,6 @@ from glassformer.model.attention import (
 )
 from glassformer.model.replace import Fill, nothing, replace
 
-PRODUCT = torch.ops.mkldnn._linear_pointwise.default
 TYPICAL_ROWS = 32  # for which the layout is chosen; it serves any number
 
 
@@ -37,7 +36,7 @@ class PackedLinear(nn.Module):
         return self._packed.to_dense()
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return PRODUCT(x, self._packed, self.bias, "none", [], "")
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
 
 
 def can_pack() -> bool:

@@ -40,7 +40,8 @@ def scaled_dot_product_attention(
     A query that may attend nowhere gets zeros.
     """
     check_mask(mask, q, k)
-    k, v = (x.repeat_interleave(q.size(1) // x.size(1), dim=1) for x in (k, v))
+    if k.size(1) != q.size(1):
+        k, v = (x.repeat_interleave(q.size(1) // x.size(1), dim=1) for x in (k, v))
     scores = q @ k.transpose(-2, -1) * (1 / sqrt(q.size(-1)) if scale is None else scale)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
@@ -81,44 +82,21 @@ def fused_attention(
     return output, None
 
 
-def batched_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Tensor | None = None,
-    bias: Float[Tensor, "*b H T S"] | None = None,
-    dropout_p: float = 0.0,
-    scale: float | None = None,
-) -> tuple[Float[Tensor, "B H T K"], None]:
-    """Equation 1 as two products for all heads together; heads that share keys are one matrix."""
-    check_mask(mask, q, k)
-    shared = (k.size(0), k.size(1), -1)  # (B, G, H/G · T, …)
-    rows = (q * (1 / sqrt(q.size(-1)) if scale is None else scale)).reshape(*shared, q.size(-1))
-    scores = (rows @ k.mT).view(*q.shape[:3], k.size(2))
-    if bias is not None:
-        scores = scores + bias.to(scores.dtype)
-    if mask is None:
-        weights = scores.softmax(-1)
-    else:
-        closed = ~mask
-        lowest = torch.finfo(scores.dtype).min
-        weights = scores.masked_fill(closed, lowest).softmax(-1).masked_fill(closed, 0.0)
-    return (dropout(weights, dropout_p).view(*shared, k.size(2)) @ v).view(q.shape), None
-
-
 def few_queries_attention(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S K"],
     *rest: Any,
-) -> tuple[Float[Tensor, "B H T K"], None]:
-    """What is faster when decoding on CPU.
+) -> tuple[Float[Tensor, "B H T K"], Tensor | None]:
+    """Whichever of the two is faster when decoding on CPU.
 
     For a few queries each, as a beam has, the fused kernel spends its time on starting a product
-    for each head of each sentence; for a single one it has a fast path, and many are worth it.
+    for each head of each sentence, where the readable one makes one product of them all. A single
+    query has a fast path in it, heads that share keys are not copied, and many are worth it.
     """
     few = 1 < q.size(2) <= FEW_QUERIES and q.size(0) * q.size(1) >= MANY_HEADS
-    return (batched_attention if few else fused_attention)(q, k, v, *rest)
+    products = few and q.size(1) == k.size(1)
+    return (scaled_dot_product_attention if products else fused_attention)(q, k, v, *rest)
 
 
 class MultiHeadAttention(nn.Module):
