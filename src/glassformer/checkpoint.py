@@ -127,7 +127,8 @@ def adopt_weights(
 
 
 def _stacks(names: Iterable[str]) -> set[str]:
-    return {name.partition(".")[0] for name in names} - {"output"}
+    """What is trained apart from the answers; the votes of n-grams are counted anew."""
+    return {name.partition(".")[0] for name in names} - {"output", "votes"}
 
 
 def check_shapes(model: nn.Module, given: dict[str, tuple[int, ...]]) -> None:

@@ -133,6 +133,7 @@ class Int8Votes(NgramVotes):
         integers, scale = _rows(votes)
         self.register_buffer("integers", integers.clone(), persistent=False)
         self.register_buffer("row_scale", scale.clone(), persistent=False)
+        self.register_buffer("kinds", votes.kinds.detach().clone(), persistent=False)
 
     def votes(self, places: Int[Tensor, "B N"]) -> Float[Tensor, "C B N"]:
         return self.integers[:, places] * self.row_scale[:, None, None]

@@ -22,6 +22,7 @@ from glassformer.train.distributed import ALONE
 from glassformer.train.loop import Run, start, train, updates
 from glassformer.train.validate import validate
 from glassformer.train.verify import verify_resume
+from glassformer.train.votes import kind_of
 from train.runs import (
     ON_FILES,
     PAIRS,
@@ -307,12 +308,31 @@ def voting(folder: Path, **train: Any) -> Prepared:
 def test_votes_are_fitted_before_training_and_told_and_training_leaves_them(tmp_path: Path) -> None:
     told: list[str] = []
     run = start(voting(tmp_path), tmp_path / "run", ALONE, False, told.append)
-    assert told == ["votes of n-grams of up to 2 tokens are being counted"]
+    assert told == ["votes of n-grams of up to 2 words are being counted"]
     fitted = run.model.votes.weight.clone()
     assert fitted.abs().max() > 0
     train(run)
     assert torch.equal(run.model.votes.weight, fitted)
     assert torch.equal(latest(tmp_path / "run").weights["votes.weight"], fitted)
+
+
+def test_votes_know_the_words_of_the_subwords(tmp_path: Path) -> None:
+    data = voting(tmp_path)
+    kinds = start(data, tmp_path / "run", ALONE, False, lambda _: None).model.votes.kinds
+    pieces = data.tokenizers["joint"].pieces(range(len(kinds)))
+    assert kinds.tolist() == [kind_of(piece) for piece in pieces] and kinds.unique().numel() == 3
+
+
+def test_votes_are_not_begun_with_but_counted_anew(tmp_path: Path) -> None:
+    train(start(voting(tmp_path, max_steps=2), tmp_path / "one", ALONE, False, lambda _: None))
+    one = latest(tmp_path / "one").weights
+    settings = voting(tmp_path, start_from=str(tmp_path / "one"), max_steps=2).settings
+    larger = prepare(settings.replace(model={"ngram_places": 3_000}), 1)
+    model = start(larger, tmp_path / "two", ALONE, False, lambda _: None).model
+    assert model.votes.weight.size(1) == one["votes.weight"].size(1) + 1_000
+    assert model.votes.weight.abs().max() > 0
+    adopted = weights_of(model.encoder)
+    assert all(torch.equal(adopted[name], one[f"encoder.{name}"]) for name in adopted)
 
 
 def test_a_resumed_run_keeps_its_votes_and_counts_none(tmp_path: Path) -> None:

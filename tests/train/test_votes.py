@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 from glassformer.data.batch import Examples
 from glassformer.data.ragged import Ragged
-from glassformer.model.ngrams import NgramVotes
+from glassformer.model.ngrams import ALONE, BEGINS, CONTINUES, NgramVotes
 from glassformer.train import votes as module
-from glassformer.train.votes import fit_votes
+from glassformer.train.votes import fit_votes, kind_of
 
 V = 9
 TEXTS = [[4, 5, 4], [4, 6], [7, 5], [7, 8, 7, 8], [4, 8], [7, 6]]
@@ -99,3 +99,15 @@ def test_three_classes_and_one_that_was_never_seen():
     votes = fitted(classes=3)
     assert votes.weight.isfinite().all()
     assert np.argmax(votes(torch.tensor([[4, 4]])).tolist()) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "pieces"),
+    [
+        (BEGINS, ["▁film", "▁90", "▁don", "▁été", "▁'"]),
+        (CONTINUES, ["ing", "s", "'", "’", "t", "7"]),
+        (ALONE, ["▁", ".", "▁(", "...", "▁-", "<s>", "</s>", "<unk>", "<pad>", "<0x0A>", "☃"]),
+    ],
+)
+def test_letters_digits_and_apostrophes_make_words(kind, pieces):
+    assert {piece: kind_of(piece) for piece in pieces} == dict.fromkeys(pieces, kind)

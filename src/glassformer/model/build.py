@@ -135,7 +135,8 @@ def _classifier(s: ModelSettings) -> TransformerClassifier:
     votes = None
     if s.ngrams:
         votes = NgramVotes(s.vocab_size, s.n_classes, s.ngrams, s.ngram_places, s.pad_id)
-    return TransformerClassifier(encoder, output, POOLINGS[s.pooling], s.dropout, s.pad_id, votes)
+    pool = POOLINGS[s.pooling]
+    return TransformerClassifier(encoder, output, pool, s.dropout, s.pad_id, votes, s.ngram_share)
 
 
 def _masked_language_model(s: ModelSettings) -> TransformerTagger:

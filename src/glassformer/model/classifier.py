@@ -46,8 +46,8 @@ def max_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
 class TransformerClassifier(nn.Module):
     """Encoder, pooling, dropout, one linear layer: logits over the classes.
 
-    With `votes` the answer is the mean of two opinions, formed apart: the encoder's, and that of
-    the text's n-grams. Training changes the encoder's, by its own loss.
+    With `votes` the answer is made of two opinions, formed apart: the encoder's, and for a `share`
+    that of the text's n-grams. Training changes the encoder's, by its own loss.
     """
 
     def __init__(
@@ -58,10 +58,11 @@ class TransformerClassifier(nn.Module):
         dropout: float = 0.0,
         pad_id: int = 0,
         votes: NgramVotes | None = None,
+        share: float = 0.5,
     ) -> None:
         super().__init__()
         self.encoder, self.output, self.pool, self.pad_id = encoder, output, pool, pad_id
-        self.dropout, self.votes = Dropout(dropout), votes
+        self.dropout, self.votes, self.share = Dropout(dropout), votes, share
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B C"]:
         own = self.output(self.features(ids, mask))
@@ -70,7 +71,7 @@ class TransformerClassifier(nn.Module):
     def together(
         self, own: Float[Tensor, "B C"], votes: Float[Tensor, "B C"]
     ) -> Float[Tensor, "B C"]:
-        return (own + votes) / 2
+        return torch.lerp(own, votes, self.share)
 
     def features(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B D"]:
         mask = padding_mask(ids, self.pad_id) if mask is None else mask

@@ -87,8 +87,8 @@ def start(
             same_answers = before.settings.data.labels == settings.data.labels
             adopt_weights(model, before.weights, same_answers)
         if isinstance(model, TransformerClassifier) and model.votes is not None:
-            notice(f"votes of n-grams of up to {settings.model.ngrams} tokens are being counted")
-            fit_votes(model.votes, data.train)
+            notice(f"votes of n-grams of up to {settings.model.ngrams} words are being counted")
+            fit_votes(model.votes, data.train, data.tokenizers.get("joint"))
     objective = spread(
         Objective(model, s.label_smoothing, s.agreement, s.compile), world, s.fully_shard
     )
@@ -105,7 +105,7 @@ def start(
 
 
 UNTOLD = ("n_heads", "positions", "max_distance", "feed_forward")  # by the shapes of weights
-UNTOLD_OF_A_RUN = (*UNTOLD, "pooling", "ngrams")
+UNTOLD_OF_A_RUN = (*UNTOLD, "pooling", "ngrams", "ngram_share")
 
 
 def check_origin(before: Checkpoint, data: Prepared) -> None:

@@ -14,17 +14,25 @@ from torch.nn import functional as F
 
 from glassformer.data.batch import Examples
 from glassformer.data.batching import TokenBatches
-from glassformer.model.ngrams import NgramVotes
+from glassformer.data.tokenizer import Tokenizer
+from glassformer.model.ngrams import ALONE, BEGINS, CONTINUES, NgramVotes
 
 PENALTY = 2e-4  # on the squares of the weights, beside the mean loss of a text
 ITERATIONS = 40
 READ = 65_536  # tokens at a time
 SEEN = 2  # texts that an n-gram must stand in: most stand in one, and would crowd the table
+SPACE, APOSTROPHES = "▁", "'’"  # in sentencepiece's spelling of a piece
 FINER = 16  # times as many places to count in, so that hardly two n-grams are taken for one
 
 
-def fit_votes(votes: NgramVotes, examples: Examples) -> None:
-    """Find the votes of all n-grams of labelled examples."""
+def fit_votes(votes: NgramVotes, examples: Examples, tokenizer: Tokenizer | None = None) -> None:
+    """Find the votes of all n-grams of labelled examples.
+
+    They are of words if it is known how the tokens are written, and of tokens if it is not.
+    """
+    if tokenizer is not None:
+        pieces = tokenizer.pieces(range(len(tokenizer)))
+        votes.kinds.copy_(torch.tensor(list(map(kind_of, pieces))))
     places, starts, labels = _counted(votes, examples)
     classes, size = votes.weight.shape
     evidence = _evidence(places, starts, labels, (size, classes))
@@ -45,6 +53,14 @@ def fit_votes(votes: NgramVotes, examples: Examples) -> None:
     with torch.enable_grad():
         search.step(closure)
     votes.weight.copy_((evidence * weights).detach().T)
+
+
+def kind_of(piece: str) -> int:
+    """Letters, digits and apostrophes make words; a word begins behind a space or anything else."""
+    written = piece.removeprefix(SPACE)
+    if not written or not all(c.isalnum() or c in APOSTROPHES for c in written):
+        return ALONE
+    return BEGINS if piece.startswith(SPACE) else CONTINUES
 
 
 def _counted(
