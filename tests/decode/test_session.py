@@ -7,6 +7,7 @@ from torch.testing import assert_close
 from decode.oracles import sources, toy
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, PAD
+from glassformer.decode import session as module
 from glassformer.decode.session import Session, output_limits
 from glassformer.model.masks import causal_mask
 from glassformer.model.transformer import LanguageModel
@@ -47,14 +48,18 @@ def test_what_is_read_at_once_is_what_the_model_says(kind):
         assert_close(logits[:, t], told(model, source, said[:, : t + 1]), **CLOSE)
 
 
+@pytest.mark.parametrize("tidy", [1, 2, 8], ids="tidied every {}".format)
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(
     ("kind", "width", "first"),
     [("translator", W, 1), ("translator", 1, 3), ("language-model", W, 3)],
     ids=str,
 )
-def test_every_hypothesis_sees_its_own_past_and_nobody_elses(kind, width, first, positions):
+def test_every_hypothesis_sees_its_own_past_and_nobody_elses(
+    kind, width, first, positions, tidy, monkeypatch
+):
     """Parents drawn at random: some have several children, some have none."""
+    monkeypatch.setattr(module, "TIDY", tidy)
     changes = {"kind": kind, "positions": positions, "n_kv_heads": 2, "decoder_layers": 2}
     model, source = toy(**changes), pad(sources(4, 2, 6))
     session = start(model, source, width, first + STEPS)
@@ -110,7 +115,37 @@ def test_the_source_is_read_once_and_its_keys_are_shared_by_the_hypotheses():
     assert read == [B] and keys == [B] * len(model.decoder.layers)
 
 
-def test_keys_and_values_are_never_copied_when_a_beam_is_reordered():
+@pytest.mark.parametrize("children_of", ["the first", "each"])
+def test_slots_that_nobody_descends_from_are_left_out(children_of):
+    """All from one parent: a past of one line. Each from its own: all of it is still seen."""
+    length = 3 * module.TIDY
+    session = start(toy(), pad(sources(4, 2)), W, length)
+    session.prefill(torch.full((2, 1), BOS))
+    parents = (
+        torch.zeros(2, W).long() if children_of == "the first" else torch.arange(W).repeat(2, 1)
+    )
+    sizes = []
+    for _ in range(length - 1):
+        session.step(torch.randint(4, V, (2, W)), parents)
+        sizes.append(session.voices[0].cache.length)
+    if children_of == "each":
+        assert sizes == [1 + W * (step + 1) for step in range(length - 1)]
+    else:
+        assert max(sizes) <= length + W * module.TIDY < 1 + W * (length - 1)
+        assert sizes[2 * module.TIDY - 2] == 2 * module.TIDY - 1 + W, "one for each step, and W new"
+
+
+def test_sentences_with_different_pasts_keep_as_many_slots_of_a_step_as_either_needs():
+    session = start(toy(), pad(sources(4, 2)), W, 2 * module.TIDY)
+    session.prefill(torch.full((2, 1), BOS))
+    parents = torch.stack([torch.zeros(W).long(), torch.tensor([0, 1, 1, 0])])
+    for _ in range(module.TIDY - 1):
+        session.step(torch.randint(4, V, (2, W)), parents)
+    # One line of descent in the first sentence, two in the second.
+    assert session.voices[0].cache.length == 1 + 2 * (module.TIDY - 2) + W
+
+
+def test_keys_and_values_are_not_copied_when_a_beam_is_reordered():
     session = start(toy(), pad(sources(4, 2)), W)
     session.prefill(torch.full((2, 1), BOS))
     cache = session.voices[0].cache.layers[0].self_attention

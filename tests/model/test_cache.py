@@ -58,6 +58,20 @@ def test_any_order_of_appending_and_reordering_is_concatenation_and_indexing(ste
         assert cache.k.size(2) == cache.v.size(2) == 32  # the room stays
 
 
+def test_each_row_keeps_the_positions_of_its_own_choice_and_goes_on_from_them():
+    cache, k, v = empty(3), rand(3, 6), rand(3, 6)
+    cache.append(k, v)
+    slots = torch.tensor([[0, 2, 5], [1, 2, 4], [3, 3, 0]])
+    cache.choose(slots)
+    rows = torch.arange(3)[:, None]
+    expected = [x.transpose(1, 2)[rows, slots].transpose(1, 2) for x in (k, v)]
+    assert all(map(torch.equal, cache.keys_values(), expected)) and cache.length == 3
+    more = rand(3, 2)
+    given_k, _ = cache.append(more, more)
+    assert torch.equal(given_k, torch.cat((expected[0], more), 2))
+    assert cache.k.size(2) == CAPACITY, "the room stays"
+
+
 def test_reordering_to_no_rows_leaves_none():
     cache = empty(3)
     cache.append(rand(3, 2), rand(3, 2))

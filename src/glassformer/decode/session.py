@@ -2,12 +2,15 @@
 
 The hypotheses of a sentence stand side by side in the target axis, like tokens that do not see
 each other: each attends to its own ancestors and to nobody else's. Reordering a beam then reorders
-a small mask. Keys and values are never copied, and those of the source are shared by all.
+a small mask. Keys and values are not copied for it, and those of the source are shared by all.
 
     slot       0    1  2    3  4         ancestors       0 1 2 3 4
     token     <s>   a  b    c  d         <s> a c  →      ✓ ✓   ✓
                     └──┴────┘  │         <s> a d  →      ✓ ✓     ✓
                     └──────────┘                     (b has no children: dropped)
+
+Now and then the slots that nobody descends from, such as b's, are left out: hypotheses have most of
+their past in common, so a long answer costs little more than a single one.
 """
 
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ from glassformer.model.masks import padding_mask
 from glassformer.model.transformer import LanguageModel, Transformer
 
 Speaker = Transformer | LanguageModel
+TIDY = 8  # steps after which a beam's slots are looked through: leaving some out copies the others
 
 
 @dataclass
@@ -80,8 +84,26 @@ class Session:
         if parents is not None:
             seen = self.ancestors[:, :, :filled]
             seen.copy_(seen.gather(1, parents[:, :, None].expand_as(seen)))
+            if self.steps % TIDY == 0:
+                filled = self._tidy(seen)
         self.ancestors[:, :, filled : filled + self.width] = self._itself
         return self.ancestors[:, None, :, : filled + self.width]
+
+    def _tidy(self, seen: Bool[Tensor, "B W P"]) -> int:
+        """Leave out slots that no hypothesis sees; how many are left.
+
+        Those of one step stay together, as many of them as any sentence needs.
+        """
+        alive = seen.any(1)
+        positions = self.voices[0].cache.positions
+        order = torch.where(alive, 2 * positions, 2 * positions + 1).argsort(1)
+        needed = alive.gather(1, order).any(0)
+        slots = order[:, needed]
+        left = slots.size(1)
+        self.ancestors[:, :, :left] = seen.gather(2, slots[:, None].expand(-1, self.width, -1))
+        for voice in self.voices:
+            voice.cache.choose(slots)
+        return left
 
     def _ask(
         self, ids: Tensor, mask: Tensor | None, positions: Tensor | None

@@ -54,6 +54,15 @@ class KeyValueCache:
     def keys_values(self) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
+    def choose(self, slots: Int[Tensor, "B n"]) -> None:
+        """Keep these positions only, each row its own, in this order."""
+        batch, heads, room, _ = self.k.shape
+        first = torch.arange(0, batch * heads * room, room, device=slots.device)
+        lines = (first.view(batch, heads, 1) + slots[:, None]).flatten()
+        self.length = slots.size(1)
+        for x, kept in zip((self.k, self.v), self.keys_values(), strict=True):
+            kept.copy_(x.flatten(0, 2).index_select(0, lines).view_as(kept))
+
     def reorder(self, rows: Int[Tensor, "R"]) -> None:
         """Row r becomes what row `rows[r]` was; rows may be absent (finished) or repeat."""
         self.k, self.v = self._select(self.k, rows), self._select(self.v, rows)
@@ -90,6 +99,12 @@ class DecoderCache:
         """The positions of all keys once those of the next tokens are among them."""
         self.positions = torch.cat((self.positions, positions))
         return self.positions
+
+    def choose(self, slots: Int[Tensor, "B n"]) -> None:
+        """Keep these target positions only; what stands in one column stood at one position."""
+        self.positions = self.positions[slots[0]]
+        for layer in self.layers:
+            layer.self_attention.choose(slots)
 
     def reorder(self, rows: Int[Tensor, "R"]) -> None:
         for layer in self.layers:
