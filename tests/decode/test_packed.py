@@ -8,7 +8,7 @@ from decode.oracles import assert_same, sources, toy
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode import packed
-from glassformer.decode.packed import PackedLinear, can_pack, pack
+from glassformer.decode.packed import PackedLinear, can_pack, found_at_once, pack
 from glassformer.decode.search import SearchOptions, search
 from glassformer.model.attention import (
     MultiHeadAttention,
@@ -105,3 +105,17 @@ def test_attention_has_a_kernel_for_few_queries_unless_the_readable_one_was_aske
     model = pack(toy(attention=asked))
     kernels = {m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)}
     assert kernels == {used}
+
+
+def test_what_is_found_at_once_is_what_the_module_has_even_when_it_changes():
+    model = toy()
+    found_at_once(model)
+    for module in model.modules():
+        for parts in (module._modules, module._parameters, module._buffers):
+            assert all(module.__dict__[name] is part for name, part in parts.items())
+    layer = model.decoder.layers[0]
+    layer.feed_forward = nn.Identity()
+    model.output.weight = nn.Parameter(torch.zeros_like(model.output.weight))
+    assert isinstance(layer.feed_forward, nn.Identity)
+    assert model.output.weight is model.output._parameters["weight"]
+    assert not model.output(torch.ones(1, model.output.in_features)).any()
