@@ -34,6 +34,18 @@ def test_the_commands_that_are_shown_with_their_output_print_it() -> None:
         assert said == output
 
 
+def test_what_the_readme_says_that_the_bundled_models_say_they_say() -> None:
+    shown = re.findall(r'^glassformer (translate|classify) "(.+?)" +# (.+)$', README, re.MULTILINE)
+    assert {verb for verb, _, _ in shown} == {"translate", "classify"}
+    for verb, text, told in shown:
+        run = [sys.executable, "-m", "glassformer", verb, text]
+        said = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout
+        if verb == "classify":  # in INT8 a probability may move by hundredths with the processor
+            (said, probability), (told, expected) = said.split(), told.split()
+            assert float(probability) == pytest.approx(float(expected), abs=0.03)
+        assert said.strip() == told
+
+
 def test_equation_1_of_the_readme_is_that_of_the_code() -> None:
     (block,) = re.findall(r"```python\n(scores = .*?)```", README, re.DOTALL)
     code = (ROOT / "src/glassformer/model/attention.py").read_text()

@@ -117,7 +117,7 @@ class ModelSettings(Settings):
     pooling: Literal["mean", "first", "max"] = "mean"
     ngrams: Annotated[int, Field(ge=0)] = 0  # of so many words vote beside the encoder; 0: none
     ngram_share: Share = 0.5  # of the answer that is theirs; the rest is the encoder's
-    ngram_places: Count = 2**20  # of the table that those of several words share
+    ngram_places: Count = 2**20  # of the table that those of several tokens share
 
 
 _base = ModelSettings(

@@ -72,7 +72,7 @@ def attend_with_few_queries(model: nn.Module) -> None:
 def found_at_once(model: nn.Module) -> None:
     """Parts and weights of every module lie where Python looks first, too.
 
-    `nn.Module` finds them in the last place, a thousand times a step. What is set later replaces
+    `nn.Module` finds them in the last place, hundreds of times a step. What is set later replaces
     both.
     """
     for module in model.modules():

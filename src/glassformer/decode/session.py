@@ -10,7 +10,7 @@ a small mask. Keys and values are not copied for it, and those of the source are
                     └──────────┘                     (b has no children: dropped)
 
 Now and then the slots that nobody descends from, such as b's, are left out: hypotheses have most of
-their past in common, so a long answer costs little more than a single one.
+their past in common, so of a long answer a beam keeps little more than one hypothesis does.
 """
 
 from collections.abc import Sequence
