@@ -5,7 +5,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassformer.decode import top_k as module
 from glassformer.decode.top_k import CHUNK, top_k
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_are_not_searched_at_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "FEW", 0)
+        yield
+
 
 SIZES = st.one_of(
     st.integers(1, 40),
