@@ -644,7 +644,8 @@ def test_what_is_loaded_translates_as_what_was_saved(tmp_path, sides):
 
 
 @pytest.mark.parametrize("kind", CALLED)
-def test_each_kind_of_model_is_called_by_what_it_does(tmp_path, kind):
+def test_each_kind_of_model_is_called_by_what_it_does(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(packed, "SMALL", 0)
     content = saved(kind=kind)
     checkpoint.write(content, tmp_path / "step-1")
     loaded = glassformer.load(tmp_path / "step-1")

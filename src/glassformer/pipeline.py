@@ -23,7 +23,8 @@ from glassformer.data.batch import pad
 from glassformer.data.batching import TokenBatches
 from glassformer.data.sentences import sentences
 from glassformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from glassformer.decode.packed import attend_with_few_queries, found_at_once, pack
+from glassformer.decode.packed import attend_with_few_queries, pack
+from glassformer.decode.replay import Speaker, record
 from glassformer.decode.search import Hypothesis, SearchOptions, force_decode, search, stream
 from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.model.build import Model, build
@@ -543,7 +544,8 @@ def ready(saved: Checkpoint, int8: bool = False) -> Model:
         fill(module, name)
         for parameter in module.parameters(recurse=False):
             parameter.data = parameter.data.clone()  # the file is let go
-    found_at_once(model)
+    if isinstance(model, Speaker):
+        record(model)
     return model.eval()
 
 

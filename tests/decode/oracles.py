@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.data.tokenizer import BOS, EOS, PAD
 from glassformer.decode.options import Hypothesis, penalty
-from glassformer.decode.session import Speaker
+from glassformer.decode.replay import Speaker
 from glassformer.model.build import build
 from glassformer.model.masks import causal_mask
 from glassformer.model.transformer import LanguageModel

@@ -8,7 +8,7 @@ from decode.oracles import assert_same, sources, toy
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode import packed
-from glassformer.decode.packed import PackedLinear, can_pack, found_at_once, pack
+from glassformer.decode.packed import PackedLinear, can_pack, pack
 from glassformer.decode.search import SearchOptions, search
 from glassformer.model.attention import (
     MultiHeadAttention,
@@ -18,6 +18,11 @@ from glassformer.model.attention import (
 
 needs_onednn = pytest.mark.skipif(not can_pack(), reason="this torch has no oneDNN")
 CLOSE = {"rtol": 0, "atol": 1e-5}
+
+
+@pytest.fixture(autouse=True)
+def _layers_of_a_toy_too(monkeypatch):
+    monkeypatch.setattr(packed, "SMALL", 0)
 
 
 @needs_onednn
@@ -89,6 +94,17 @@ def test_layers_are_given_their_weights_as_they_are_packed():
     assert (model.output.weight == 0.5).all()
 
 
+@needs_onednn
+def test_small_layers_stay_as_they_are(monkeypatch):
+    model = toy(vocab_size=40)
+    monkeypatch.setattr(packed, "SMALL", 16 * 40 - 1)
+    pack(model)
+    large = [name for name, m in model.named_modules() if isinstance(m, PackedLinear)]
+    kept = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    assert "output" in large and kept
+    assert all(m.weight.numel() < 16 * 40 for m in kept)
+
+
 def test_without_onednn_the_model_stays_as_it_is(monkeypatch):
     monkeypatch.setattr(packed, "can_pack", lambda: False)
     model = toy().train()
@@ -105,17 +121,3 @@ def test_attention_has_a_kernel_for_few_queries_unless_the_readable_one_was_aske
     model = pack(toy(attention=asked))
     kernels = {m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)}
     assert kernels == {used}
-
-
-def test_what_is_found_at_once_is_what_the_module_has_even_when_it_changes():
-    model = toy()
-    found_at_once(model)
-    for module in model.modules():
-        for parts in (module._modules, module._parameters, module._buffers):
-            assert all(module.__dict__[name] is part for name, part in parts.items())
-    layer = model.decoder.layers[0]
-    layer.feed_forward = nn.Identity()
-    model.output.weight = nn.Parameter(torch.zeros_like(model.output.weight))
-    assert isinstance(layer.feed_forward, nn.Identity)
-    assert model.output.weight is model.output._parameters["weight"]
-    assert not model.output(torch.ones(1, model.output.in_features)).any()

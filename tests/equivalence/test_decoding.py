@@ -19,7 +19,9 @@ from decode.oracles import After, after, assert_same, beam, exhaustive, remember
 from equivalence.variants import ALL, ATTENTION, PAIRS, Case, toy, variants
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS, PAD
+from glassformer.decode import packed
 from glassformer.decode.packed import can_pack, pack
+from glassformer.decode.replay import Speaker, record
 from glassformer.decode.search import Hypothesis, SearchOptions, force_decode, search
 from glassformer.model import attention
 from glassformer.model.build import Model
@@ -151,11 +153,28 @@ def test_a_beam_as_wide_as_the_tree_is_an_exhaustive_search(variant: Case) -> No
         assert_same(found, [exhaustive(one, 5, 3, alpha)[:12] for one in trees])
 
 
+@each(ATTENTION)
+def test_recorded_it_gives_the_same_answers_to_other_batches(
+    variant: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is recorded with three sentences of different lengths is played back to others."""
+    monkeypatch.setattr(attention, "MANY_HEADS", 8)
+    asked = Asked(variant, *LENGTHS, 6, 2)
+    groups: list[list[int]] = [[0, 1, 2], [3], [0, 1, 2, 3, 4], [2, 3]]
+    way = {"beam_size": 3, "n_best": 3}
+    plain = [asked.answers(rows, **way) for rows in groups]
+    assert isinstance(asked.model, Speaker)
+    record(asked.model, often=0)
+    for rows, expected in zip(groups, plain, strict=True):
+        assert_same(asked.answers(rows, **way), expected)
+
+
 @pytest.mark.skipif(not can_pack(), reason="this torch has no oneDNN")
 @each(PAIRS)
 def test_a_packed_model_gives_the_same_answers(
     variant: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(packed, "SMALL", 0)
     monkeypatch.setattr(attention, "MANY_HEADS", 1)  # few enough for the kernel of many heads
     asked = Asked(variant, *LENGTHS)
     plain = asked.answers(range(3), beam_size=3, n_best=2)

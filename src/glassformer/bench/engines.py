@@ -105,12 +105,14 @@ def _names(n: int) -> list[str]:
 def _glassformer(folder: Path) -> Engine:
     from glassformer import checkpoint
     from glassformer.data.batch import pad
+    from glassformer.decode.replay import record
     from glassformer.decode.search import SearchOptions, search
     from glassformer.model.transformer import Transformer
     from glassformer.pipeline import ready
 
     model = ready(checkpoint.read(folder))
     assert isinstance(model, Transformer), "a translator"
+    record(model, often=0)  # what is done once is left out, as loading is
 
     def decode(sources: Ids, beam: int, lengths: Lengths) -> Ids:
         options = SearchOptions(

@@ -5,7 +5,8 @@ again. A longer input costs more to read, and a little more at every step that a
 Each table ends with the exponent p of the fit cost ≈ c · n^p of each column.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -97,8 +98,9 @@ class Step(NamedTuple):
 @torch.inference_mode()
 def cached_steps(model: Transformer, source: Tensor, count: int) -> list[Step]:
     """The first `count` steps of one sentence, greedily."""
-    session = Session([model], source, 1, count)
-    return _timed(model, [partial(_advance, session)] * count)
+    with _tokens_read(model) as tokens:
+        session = Session([model], source, 1, count)
+        return _timed([partial(_advance, session)] * count, tokens)
 
 
 @torch.inference_mode()
@@ -110,22 +112,30 @@ def uncached_steps(model: Transformer, source: Tensor, lengths: Sequence[int]) -
     def step(n: int) -> Tensor:
         return model.output(model.decode(torch.full((1, n), BOS), memory, mask)[:, -1:])
 
-    return _timed(model, [partial(step, n) for n in lengths])
+    with _tokens_read(model) as tokens:
+        return _timed([partial(step, n) for n in lengths], tokens)
 
 
-def _timed(model: Transformer, runs: Iterable[Run]) -> list[Step]:
-    """Each run, with the tokens that it sends through the decoder."""
-    seconds, tokens = list[float](), list[int]()
+@contextmanager
+def _tokens_read(model: Transformer) -> Iterator[list[int]]:
+    """How many tokens go through the decoder, call by call."""
+    tokens: list[int] = []
 
     def count(_: object, args: tuple[Tensor, ...]) -> None:
         tokens.append(args[0].size(1))
 
     with model.decoder.register_forward_pre_hook(count):
-        for run in runs:
-            start = perf_counter()
-            run()
-            seconds.append(perf_counter() - start)
-    return list(map(Step, seconds, tokens))
+        yield tokens
+
+
+def _timed(runs: Iterable[Run], tokens: list[int]) -> list[Step]:
+    """Each run, with the `tokens` that were read for it."""
+    seconds: list[float] = []
+    for run in runs:
+        start = perf_counter()
+        run()
+        seconds.append(perf_counter() - start)
+    return [Step(*both) for both in zip(seconds, tokens, strict=True)]
 
 
 def _best(rounds: list[list[Step]]) -> list[Step]:

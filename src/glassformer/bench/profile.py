@@ -42,6 +42,7 @@ from glassformer.data.batch import pad
 from glassformer.data.batching import TokenBatches
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.packed import PackedLinear, pack
+from glassformer.decode.replay import record
 from glassformer.decode.search import SearchOptions, search
 from glassformer.decode.session import Session, output_limits
 from glassformer.errors import InputError
@@ -90,6 +91,7 @@ def preset_subject(name: str, sentences: int, beam: int, int8: bool) -> Subject:
     sources = made_up(model, sentences, SOURCE_LENGTH)
     sources[:, -1] = EOS
     (quantize if int8 else pack)(model)
+    record(model, often=0)
     title, options = f"{name} (random weights)", SearchOptions(beam)
     return Subject(title, model, sources.tolist(), list, list, options).shortened(ANSWER_LENGTH)
 
@@ -104,6 +106,7 @@ def run_subject(name: str, translator: Translator, texts: Sequence[str], beam: i
     def write(answers: list[list[int]]) -> list[str]:
         return [target.decode(ids) for ids in answers]
 
+    record(translator.model, often=0)  # while warming up
     return Subject(name, translator.model, texts, read, write, SearchOptions(beam))
 
 
@@ -148,7 +151,8 @@ def profile_decoding(
     ]
     longest, cached, _, uncached, _ = output.rows[-2]  # the last row holds exponents
     notes = [
-        "Parts are timed by hooks, speed and latency without them: one by one the sentences took "
+        "Parts are timed by hooks, one call from Python after the other, speed and latency without "
+        "them, where recordings are played back: one by one the sentences took "
         f"{sum(alone.watched):.2f} s with the hooks and {alone.total:.2f} s without.",
         "Search is everything that is neither model nor subwords. Encoding includes the source's "
         "keys and values; the rest of a step its embedding, positions and sums.",
@@ -302,7 +306,8 @@ def cache_bytes(subject: Subject, source: Tensor) -> int:
 
 def weight_bytes(model: nn.Module) -> int:
     """Shared tensors count once; packed layers keep theirs where torch does not look."""
-    tensors = {t.data_ptr(): t.nbytes for t in (*model.parameters(), *model.buffers())}
+    everything = (*model.parameters(), *model.buffers())
+    tensors = {t.data_ptr(): t.nbytes for t in everything if not t.is_mkldnn}
     size = {PackedLinear: 4, Int8Linear: 1}
     packed = [m for m in model.modules() if isinstance(m, PackedLinear | Int8Linear)]
     extra = [m.in_features * m.out_features * size[type(m)] for m in packed]

@@ -1,8 +1,12 @@
 """What decoding computes at every step, laid out for it: the same numbers, faster in few rows.
 
-Linear layers have their weights in oneDNN's own order, attention a kernel for few queries, and
-Python finds all of them at once.
+Large linear layers have their weights in oneDNN's own order, attention a kernel for few queries.
 """
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Optional, cast
 
 import torch
 from jaxtyping import Float
@@ -16,18 +20,21 @@ from glassformer.model.attention import (
 from glassformer.model.replace import Fill, nothing, replace
 
 TYPICAL_ROWS = 32  # for which the layout is chosen; it serves any number
+SMALL = 1 << 16  # weights of a layer that gains nothing by it
 
 
 class PackedLinear(nn.Module):
     """y = x Wᵀ + b in fp32, for inference on CPU."""
 
     bias: Tensor | None
+    _packed: Tensor
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         weight = linear.weight.detach()
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS)
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS)
+        self.register_buffer("_packed", packed, persistent=False)
         bias = linear.bias.detach().clone() if linear.bias is not None else None
         self.register_buffer("bias", bias, persistent=False)
 
@@ -37,7 +44,19 @@ class PackedLinear(nn.Module):
         return self._packed.to_dense()
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+        return _product()(x, self._packed, self.bias)
+
+
+@cache
+def _product() -> Callable[..., Tensor]:
+    """Compiled: a recording (`replay.py`) does not take an empty list from Python."""
+
+    def product(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:  # noqa: UP045
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return cast("Callable[..., Tensor]", torch.jit.script(product))
 
 
 def can_pack() -> bool:
@@ -51,7 +70,7 @@ def pack(model: nn.Module, fill: Fill = nothing) -> nn.Module:
     """
 
     def convert(module: nn.Module, name: str) -> nn.Module | None:
-        if not isinstance(module, nn.Linear):
+        if not isinstance(module, nn.Linear) or module.weight.numel() <= SMALL:
             return None
         fill(module, name)
         return PackedLinear(module)
@@ -67,14 +86,3 @@ def attend_with_few_queries(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, MultiHeadAttention) and module.kernel is fused_attention:
             module.kernel = few_queries_attention
-
-
-def found_at_once(model: nn.Module) -> None:
-    """Parts and weights of every module lie where Python looks first, too.
-
-    `nn.Module` finds them in the last place, hundreds of times a step. What is set later replaces
-    both.
-    """
-    for module in model.modules():
-        for parts in (module._modules, module._parameters, module._buffers):
-            module.__dict__.update(parts)

@@ -13,7 +13,8 @@ from glassformer.decode.constraints import Constraints
 from glassformer.decode.observer import Observer
 from glassformer.decode.one_by_one import OneByOne, Sampler, likeliest
 from glassformer.decode.options import Hypothesis, SearchOptions
-from glassformer.decode.session import Session, Speaker, output_limits
+from glassformer.decode.replay import Speaker
+from glassformer.decode.session import Session, output_limits
 from glassformer.errors import InputError
 
 __all__ = ["Hypothesis", "SearchOptions", "force_decode", "search", "stream"]

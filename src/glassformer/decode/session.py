@@ -20,11 +20,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from glassformer.decode.replay import Replay, Speaker, recordings, speak
 from glassformer.model.cache import DecoderCache
 from glassformer.model.masks import padding_mask
-from glassformer.model.transformer import LanguageModel, Transformer
+from glassformer.model.transformer import LanguageModel
 
-Speaker = Transformer | LanguageModel
 TIDY = 8  # steps after which a beam's slots are looked through: leaving some out copies the others
 
 
@@ -35,13 +35,14 @@ class _Voice:
     model: Speaker
     cache: DecoderCache
     source_mask: Tensor | None
+    replay: Replay | None
 
     def says(
         self, ids: Tensor, mask: Tensor | None, positions: Tensor | None
     ) -> Float[Tensor, "B T V"]:
-        decoder = self.model.decoder
-        features = decoder(ids, None, mask, self.source_mask, self.cache, positions)
-        return self.model.output(features)
+        if self.replay is None or positions is None:
+            return speak(self.model, ids, mask, self.source_mask, self.cache, positions)
+        return self.replay.step(ids, mask, self.source_mask, self.cache, positions)
 
 
 class Session:
@@ -67,7 +68,7 @@ class Session:
     def prefill(self, ids: Int[Tensor, "B P"]) -> Float[Tensor, "B P V"]:
         """The logits of what follows each of the first tokens, all read at once."""
         self.steps = ids.size(1)
-        return self._ask(ids, None, None)
+        return self._ask(ids, None, torch.zeros(1).long() if self.steps == 1 else None)
 
     def step(
         self, ids: Int[Tensor, "B W"], parents: Int[Tensor, "B W"] | None = None
@@ -123,13 +124,15 @@ class Session:
 
 
 def _start(model: Speaker, source: Tensor | None, batch: int, room: int) -> _Voice:
+    replay = recordings(model)
     if isinstance(model, LanguageModel):
-        return _Voice(model, model.decoder.start_cache(room, batch=batch), None)
+        return _Voice(model, model.decoder.start_cache(room, batch=batch), None, replay)
     assert source is not None, "a translator reads a source"
-    mask = padding_mask(source, model.pad_id)
-    memory = model.encoder(source, mask)
+    is_word = padding_mask(source, model.pad_id)
     # Most batches are of one length: no mask is one thing less to do at every step.
-    return _Voice(model, model.decoder.start_cache(room, memory), None if mask.all() else mask)
+    mask = None if is_word.all() else is_word
+    memory = replay.read(source, mask) if replay else model.encoder(source, mask)
+    return _Voice(model, model.decoder.start_cache(room, memory), mask, replay)
 
 
 def output_limits(source: Int[Tensor, "B S"], pad_id: int) -> Int[Tensor, "B"]:

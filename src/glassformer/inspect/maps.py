@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from glassformer.decode.session import Session, Speaker
+from glassformer.decode.replay import Speaker
+from glassformer.decode.session import Session
 from glassformer.model.attention import record_attention
 
 Kind = Literal["encoder", "decoder", "cross"]

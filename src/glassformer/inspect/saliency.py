@@ -60,7 +60,6 @@ def _shell(module: M, made: dict[int, nn.Module]) -> M:
         name: child and (made[id(child)] if id(child) in made else _shell(child, made))
         for name, child in module._modules.items()
     }
-    vars(shell).update(shell._modules)  # where the parts of a ready model are looked for first
     return shell
 
 

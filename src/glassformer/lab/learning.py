@@ -22,8 +22,8 @@ from glassformer.data import tasks
 from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.ragged import Ragged
 from glassformer.data.tokenizer import BOS, EOS, PAD
+from glassformer.decode.replay import Speaker
 from glassformer.decode.search import SearchOptions, search
-from glassformer.decode.session import Speaker
 from glassformer.errors import TrainingError
 from glassformer.model.build import build
 from glassformer.model.stack import Stack

@@ -77,7 +77,7 @@ def fused_attention(
         attn_mask=mask,
         dropout_p=dropout_p,
         scale=scale,
-        enable_gqa=q.size(1) != k.size(1),
+        enable_gqa=bool(q.size(1) != k.size(1)),
     )
     return output, None
 
@@ -90,13 +90,19 @@ def few_queries_attention(
 ) -> tuple[Float[Tensor, "B H T K"], Tensor | None]:
     """Whichever of the two is faster when decoding on CPU.
 
-    For a few queries each, as a beam has, the fused kernel spends its time on starting a product
-    for each head of each sentence, where the readable one makes one product of them all. A single
-    query has a fast path in it, heads that share keys are not copied, and many are worth it.
+    Heads that share keys are not copied for it.
     """
-    few = 1 < q.size(2) <= FEW_QUERIES and q.size(0) * q.size(1) >= MANY_HEADS
-    products = few and q.size(1) == k.size(1)
+    products = is_product(q.size(0) * q.size(1), q.size(2)) and q.size(1) == k.size(1)
     return (scaled_dot_product_attention if products else fused_attention)(q, k, v, *rest)
+
+
+def is_product(heads: int, queries: int) -> bool:
+    """Whether the readable kernel is faster, for so many queries in each of a batch's heads.
+
+    For few queries, as a step has, the fused one spends its time on starting a product for each
+    head of each sentence, where the readable one makes one product of them all.
+    """
+    return heads >= MANY_HEADS and queries <= FEW_QUERIES
 
 
 class MultiHeadAttention(nn.Module):
@@ -146,7 +152,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         if self.cross:
             q = self.split_heads(self.q(x))
-            k, v = self.keys_values(memory) if cache is None else cache.keys_values()
+            k, v = self.keys_values(memory) if cache is None else (cache.k, cache.v)
         else:
             if memory is not None:
                 raise InputError(

@@ -46,13 +46,14 @@ class KeyValueCache:
                 "Its room is set aside once, before the first step.",
                 "Start it larger: start_cache(..., capacity=<longest output>).",
             )
-        self.k[:, :, self.length : end] = k
-        self.v[:, :, self.length : end] = v
+        for room, new in ((self.k, k), (self.v, v)):
+            room.narrow(2, self.length, k.size(2)).copy_(new)
         self.length = end
         return self.keys_values()
 
     def keys_values(self) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
-        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+        """Those that are filled."""
+        return self.k.narrow(2, 0, self.length), self.v.narrow(2, 0, self.length)
 
     def choose(self, slots: Int[Tensor, "B n"]) -> None:
         """Keep these positions only, each row its own, in this order."""
@@ -100,6 +101,12 @@ class DecoderCache:
         self.positions = torch.cat((self.positions, positions))
         return self.positions
 
+    def advance(self, positions: Int[Tensor, "T"]) -> None:
+        """The next tokens' keys and values have been written into the tensors of `tensors`."""
+        self.extend(positions)
+        for layer in self.layers:
+            layer.self_attention.length += len(positions)
+
     def choose(self, slots: Int[Tensor, "B n"]) -> None:
         """Keep these target positions only; what stands in one column stood at one position."""
         self.positions = self.positions[slots[0]]
@@ -113,6 +120,25 @@ class DecoderCache:
                 layer.cross_attention.reorder(rows)
 
     @property
-    def n_bytes(self) -> int:
+    def tensors(self) -> list[Tensor]:
+        """Keys and values, and the room for more of them, layer by layer: see `of`."""
         caches = [c for layer in self.layers for c in (layer.self_attention, layer.cross_attention)]
-        return sum(c.k.nbytes + c.v.nbytes for c in caches if c is not None)
+        return [tensor for c in caches if c is not None for tensor in (c.k, c.v)]
+
+    @classmethod
+    def of(
+        cls, tensors: list[Tensor], n_layers: int, positions: Int[Tensor, "P"]
+    ) -> "DecoderCache":
+        """The cache of `n_layers` layers whose `tensors` these are."""
+        per_layer = len(tensors) // n_layers
+        layers = []
+        for first in range(0, len(tensors), per_layer):
+            k, v, *source = tensors[first : first + per_layer]
+            own = KeyValueCache(k, v, positions.size(0))
+            cross = KeyValueCache(source[0], source[1], source[0].size(2)) if source else None
+            layers.append(LayerCache(own, cross))
+        return cls(layers, positions)
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(tensor.nbytes for tensor in self.tensors)

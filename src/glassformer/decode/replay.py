@@ -1,0 +1,141 @@
+"""What a model does for every sentence and step, recorded once and played back without Python.
+
+A step is some hundred small operations, and Python takes longer to ask for one than torch to do it.
+So after a while torch writes down what a step consists of (`torch.jit.trace`) and from then on goes
+through that on its own. A recording holds for every batch and any number of tokens before; whatever
+else the model's code decides by makes another kind of call, with a recording of its own.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from glassformer.model.attention import (
+    MultiHeadAttention,
+    few_queries_attention,
+    fused_attention,
+    is_product,
+    scaled_dot_product_attention,
+)
+from glassformer.model.cache import DecoderCache
+from glassformer.model.transformer import LanguageModel, Transformer
+
+Speaker = Transformer | LanguageModel
+OFTEN = 200  # calls that cost without a recording what making one does, some tenths of a second
+KERNELS = scaled_dot_product_attention, fused_attention, few_queries_attention
+PLACE = "_replay"  # of a model's recordings, among its attributes
+
+
+class Recorder:
+    """`of_kind(*kind)` is a module from tensors to tensors, recorded after `often` calls."""
+
+    def __init__(self, of_kind: Callable[..., nn.Module], often: int) -> None:
+        self.of_kind, self.often = of_kind, often
+        self._calls: Counter[Any] = Counter()
+        self._used: dict[Any, nn.Module] = {}
+
+    def __call__(self, kind: tuple[Any, ...], *inputs: Tensor) -> Any:
+        if kind not in self._used:
+            self._used[kind] = self.of_kind(*kind).eval()
+        calls = self._calls[kind]
+        self._calls[kind] = calls + 1
+        if calls == self.often:
+            with warnings.catch_warnings():  # that shapes are asked for, and that torch.jit may go
+                warnings.simplefilter("ignore")
+                self._used[kind] = torch.jit.trace(self._used[kind], inputs, check_trace=False)
+        return self._used[kind](*inputs)
+
+
+class Replay:
+    """The recordings of one model, whose weights and parts must not change any more."""
+
+    def __init__(self, model: Speaker, often: int) -> None:
+        self.model, self.often = model, often
+        self._steps = Recorder(partial(_Step, model), often)
+        self._readings = Recorder(lambda *_: cast(Transformer, model).encoder, often)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy begins anew, with the model's copy."""
+        return Replay, (self.model, self.often)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody wants to see the parts at work: in a recording they are not."""
+        return any(
+            module._forward_hooks
+            or module._forward_pre_hooks
+            or (isinstance(module, MultiHeadAttention) and module.kernel not in KERNELS)
+            for module in self.model.modules()
+        )
+
+    def _kernel(self, ids: Int[Tensor, "B T"]) -> bool:
+        """By which attention chooses how it is computed."""
+        attention = cast(MultiHeadAttention, self.model.decoder.layers[0].self_attention)
+        return is_product(len(ids) * attention.n_heads, ids.size(1))
+
+    def read(self, source: Int[Tensor, "B S"], mask: Tensor | None) -> Float[Tensor, "B S D"]:
+        """What the encoder makes of it."""
+        masks = [] if mask is None else [mask]
+        return self._readings((self._kernel(source), mask is not None), source, *masks)
+
+    def step(
+        self,
+        ids: Int[Tensor, "B W"],
+        mask: Tensor | None,
+        source_mask: Tensor | None,
+        cache: DecoderCache,
+        positions: Int[Tensor, "W"],
+    ) -> Float[Tensor, "B W V"]:
+        """What `speak` says."""
+        masks = [m for m in (mask, source_mask) if m is not None]
+        kind = ids.size(1), self._kernel(ids), mask is not None, source_mask is not None
+        logits = self._steps(kind, ids, positions, cache.positions, *masks, *cache.tensors)
+        cache.advance(positions)
+        return logits
+
+
+class _Step(nn.Module):
+    """A step whose inputs are all tensors, as recording asks for."""
+
+    def __init__(self, model: Speaker, width: int, by_products: bool, *masked: bool) -> None:
+        super().__init__()
+        self.model, self.masked = model, masked
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, past: Tensor, *others: Tensor
+    ) -> Float[Tensor, "B W V"]:
+        rest = list(others)
+        mask, source_mask = (rest.pop(0) if given else None for given in self.masked)
+        cache = DecoderCache.of(rest, len(self.model.decoder.layers), past)
+        return speak(self.model, ids, mask, source_mask, cache, positions)
+
+
+def speak(
+    model: Speaker,
+    ids: Int[Tensor, "B T"],
+    mask: Tensor | None,
+    source_mask: Tensor | None,
+    cache: DecoderCache,
+    positions: Int[Tensor, "T"] | None,
+) -> Float[Tensor, "B T V"]:
+    """The logits of what follows `ids`, which follow what is in the cache."""
+    return model.output(model.decoder(ids, None, mask, source_mask, cache, positions))
+
+
+def record(model: Speaker, often: int = OFTEN) -> None:
+    """From now on what this model does is recorded; it must not change any more."""
+    vars(model)[PLACE] = Replay(model, often)
+
+
+def recordings(model: Speaker) -> Replay | None:
+    """Those of a model that is recorded, unless somebody looks on."""
+    replay: Replay | None = vars(model).get(PLACE)
+    if replay is None or replay.model is not model:  # but a copy of what was recorded
+        return None
+    return None if replay.is_watched else replay
