@@ -9,7 +9,7 @@ else the model's code decides by makes another kind of call, with a recording of
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import torch
@@ -71,13 +71,20 @@ class Replay:
             module._forward_hooks
             or module._forward_pre_hooks
             or (isinstance(module, MultiHeadAttention) and module.kernel not in KERNELS)
-            for module in self.model.modules()
+            for module in self._parts
         )
+
+    @cached_property
+    def _parts(self) -> list[nn.Module]:
+        return list(self.model.modules())
+
+    @cached_property
+    def _n_heads(self) -> int:
+        return next(part.n_heads for part in self._parts if isinstance(part, MultiHeadAttention))
 
     def _kernel(self, ids: Int[Tensor, "B T"]) -> bool:
         """By which attention chooses how it is computed."""
-        attention = cast(MultiHeadAttention, self.model.decoder.layers[0].self_attention)
-        return is_product(len(ids) * attention.n_heads, ids.size(1))
+        return is_product(len(ids) * self._n_heads, ids.size(1))
 
     def read(self, source: Int[Tensor, "B S"], mask: Tensor | None) -> Float[Tensor, "B S D"]:
         """What the encoder makes of it."""
