@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from glassformer.errors import InputError
 from glassformer.model.embedding import TokenEmbedding, check_ids
 from glassformer.model.ngrams import NgramVotes
-from glassformer.model.replace import Fill, nothing, replace
+from glassformer.model.replace import Fill, Heir, nothing, replace
 
 ENGINE = "fbgemm"
 SCALE = ".scale"  # a quantised tensor's scales lie beside it under its name and this
@@ -72,7 +72,7 @@ def _pack(integers: Int[Tensor, "O I"], scale: Float[Tensor, "O"]) -> Any:
         return torch.ops.quantized.linear_prepack(weight, None)
 
 
-class Int8Linear(nn.Module):
+class Int8Linear(Heir):
     """y = x Wᵀ + b with W and each row of x in eight bits. All that touches torch's kernel."""
 
     bias: Tensor | None
@@ -97,7 +97,7 @@ class Int8Linear(nn.Module):
         return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
 
 
-class Int8Embedding(nn.Module):
+class Int8Embedding(Heir):
     """A `TokenEmbedding` whose table is in eight bits, a scale per token."""
 
     integers: Tensor

@@ -17,13 +17,13 @@ from glassformer.model.attention import (
     few_queries_attention,
     fused_attention,
 )
-from glassformer.model.replace import Fill, nothing, replace
+from glassformer.model.replace import Fill, Heir, nothing, replace
 
 TYPICAL_ROWS = 32  # for which the layout is chosen; it serves any number
 SMALL = 1 << 16  # weights of a layer that gains nothing by it
 
 
-class PackedLinear(nn.Module):
+class PackedLinear(Heir):
     """y = x Wᵀ + b in fp32, for inference on CPU."""
 
     bias: Tensor | None

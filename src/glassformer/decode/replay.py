@@ -8,48 +8,60 @@ else the model's code decides by makes another kind of call, with a recording of
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any, cast
+from math import ceil
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.model import attention
 from glassformer.model.attention import (
     MultiHeadAttention,
     few_queries_attention,
     fused_attention,
-    is_product,
     scaled_dot_product_attention,
 )
 from glassformer.model.cache import DecoderCache
 from glassformer.model.transformer import LanguageModel, Transformer
 
 Speaker = Transformer | LanguageModel
-OFTEN = 200  # calls that cost without a recording what making one does, some tenths of a second
+OFTEN = 300  # calls that cost without a recording what making one does, some tenths of a second
 KERNELS = scaled_dot_product_attention, fused_attention, few_queries_attention
 PLACE = "_replay"  # of a model's recordings, among its attributes
 
 
+class Kind(NamedTuple):
+    """Calls that one recording serves, as the model's code treats them alike."""
+
+    width: int  # of the beam
+    masked: tuple[bool, ...]
+    sentences: int  # as few as that: recording keeps all that is computed on the way
+    by_products: bool  # how attention is computed
+
+
 class Recorder:
-    """`of_kind(*kind)` is a module from tensors to tensors, recorded after `often` calls."""
+    """`of_kind(kind)` is a module from tensors to tensors, recorded after `often` calls."""
 
-    def __init__(self, of_kind: Callable[..., nn.Module], often: int) -> None:
+    def __init__(self, of_kind: Callable[[Kind], nn.Module], often: int) -> None:
         self.of_kind, self.often = of_kind, often
-        self._calls: Counter[Any] = Counter()
-        self._used: dict[Any, nn.Module] = {}
+        self._calls: Counter[Kind] = Counter()
+        self._used: dict[Kind, nn.Module] = {}
 
-    def __call__(self, kind: tuple[Any, ...], *inputs: Tensor) -> Any:
+    def __call__(self, kind: Kind, shared: Sequence[Tensor], batched: Sequence[Tensor]) -> Any:
+        """Given what is common to all sentences, and what has a row for each."""
         if kind not in self._used:
-            self._used[kind] = self.of_kind(*kind).eval()
+            self._used[kind] = self.of_kind(kind).eval()
         calls = self._calls[kind]
         self._calls[kind] = calls + 1
         if calls == self.often:
+            example = (*shared, *(x[: kind.sentences] for x in batched))
             with warnings.catch_warnings():  # that shapes are asked for, and that torch.jit may go
                 warnings.simplefilter("ignore")
-                self._used[kind] = torch.jit.trace(self._used[kind], inputs, check_trace=False)
-        return self._used[kind](*inputs)
+                self._used[kind] = torch.jit.trace(self._used[kind], example, check_trace=False)
+        return self._used[kind](*shared, *batched)
 
 
 class Replay:
@@ -58,7 +70,7 @@ class Replay:
     def __init__(self, model: Speaker, often: int) -> None:
         self.model, self.often = model, often
         self._steps = Recorder(partial(_Step, model), often)
-        self._readings = Recorder(lambda *_: cast(Transformer, model).encoder, often)
+        self._readings = Recorder(lambda _: cast(Transformer, model).encoder, often)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy begins anew, with the model's copy."""
@@ -82,14 +94,15 @@ class Replay:
     def _n_heads(self) -> int:
         return next(part.n_heads for part in self._parts if isinstance(part, MultiHeadAttention))
 
-    def _kernel(self, ids: Int[Tensor, "B T"]) -> bool:
-        """By which attention chooses how it is computed."""
-        return is_product(len(ids) * self._n_heads, ids.size(1))
+    def _kind(self, ids: Int[Tensor, "B T"], *masks: Tensor | None, width: int = 1) -> Kind:
+        by_products = attention.is_product(len(ids) * self._n_heads, ids.size(1))
+        enough = ceil(attention.MANY_HEADS / self._n_heads) if by_products else 1
+        return Kind(width, tuple(mask is not None for mask in masks), enough, by_products)
 
     def read(self, source: Int[Tensor, "B S"], mask: Tensor | None) -> Float[Tensor, "B S D"]:
         """What the encoder makes of it."""
         masks = [] if mask is None else [mask]
-        return self._readings((self._kernel(source), mask is not None), source, *masks)
+        return self._readings(self._kind(source, mask), (), (source, *masks))
 
     def step(
         self,
@@ -100,9 +113,10 @@ class Replay:
         positions: Int[Tensor, "W"],
     ) -> Float[Tensor, "B W V"]:
         """What `speak` says."""
+        kind = self._kind(ids, mask, source_mask, width=ids.size(1))
         masks = [m for m in (mask, source_mask) if m is not None]
-        kind = ids.size(1), self._kernel(ids), mask is not None, source_mask is not None
-        logits = self._steps(kind, ids, positions, cache.positions, *masks, *cache.tensors)
+        shared, batched = (positions, cache.positions), (ids, *masks, *cache.tensors)
+        logits = self._steps(kind, shared, batched)
         cache.advance(positions)
         return logits
 
@@ -110,21 +124,21 @@ class Replay:
 class _Step(nn.Module):
     """A step whose inputs are all tensors, as recording asks for."""
 
-    def __init__(self, model: Speaker, width: int, by_products: bool, *masked: bool) -> None:
+    def __init__(self, model: Speaker, kind: Kind) -> None:
         super().__init__()
-        self.model, self.masked = model, masked
+        self.decoder, self.output, self.masked = model.decoder, model.output, kind.masked
 
     def forward(
-        self, ids: Tensor, positions: Tensor, past: Tensor, *others: Tensor
+        self, positions: Tensor, past: Tensor, ids: Tensor, *others: Tensor
     ) -> Float[Tensor, "B W V"]:
         rest = list(others)
         mask, source_mask = (rest.pop(0) if given else None for given in self.masked)
-        cache = DecoderCache.of(rest, len(self.model.decoder.layers), past)
-        return speak(self.model, ids, mask, source_mask, cache, positions)
+        cache = DecoderCache.of(rest, len(self.decoder.layers), past)
+        return speak(self, ids, mask, source_mask, cache, positions)
 
 
 def speak(
-    model: Speaker,
+    model: Speaker | _Step,
     ids: Int[Tensor, "B T"],
     mask: Tensor | None,
     source_mask: Tensor | None,

@@ -8,6 +8,15 @@ Convert = Callable[[nn.Module, str], nn.Module | None]  # of a module and its na
 Fill = Callable[[nn.Module, str], None]  # gives a module of this name its weights
 
 
+class Heir(nn.Module):
+    """A module in another's place, whose `weight` is worked out each time it is asked for."""
+
+    def __dir__(self) -> list[str]:
+        """Without it: what looks at all that is here, as recording does, would work it out too."""
+        names: list[str] = super().__dir__()  # type: ignore[no-untyped-call]
+        return [name for name in names if name != "weight"]
+
+
 def nothing(module: nn.Module, name: str) -> None:
     """The `Fill` of a model that has its weights."""
 
