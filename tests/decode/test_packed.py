@@ -46,6 +46,14 @@ def test_its_weight_is_the_one_it_was_made_of():
 
 
 @needs_onednn
+def test_who_looks_at_all_it_has_does_not_work_out_its_weight():
+    """As recording does: it would take as much memory again."""
+    ours = PackedLinear(nn.Linear(16, 24))
+    assert "weight" not in dir(ours)
+    assert {"bias", "forward", "in_features"} <= set(dir(ours))
+
+
+@needs_onednn
 @torch.inference_mode()
 def test_it_reads_what_is_not_laid_out_in_order():
     linear, x = nn.Linear(16, 24), torch.randn(6, 5, 16)
