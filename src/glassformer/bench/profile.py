@@ -151,8 +151,8 @@ def profile_decoding(
     ]
     longest, cached, _, uncached, _ = output.rows[-2]  # the last row holds exponents
     notes = [
-        "Parts are timed by hooks, one call from Python after the other, speed and latency without "
-        "them, where recordings are played back: one by one the sentences took "
+        "Parts and the growing output are timed with hooks, one call from Python after the other; "
+        "speed and latency without, where recordings are played back. One by one sentences took "
         f"{sum(alone.watched):.2f} s with the hooks and {alone.total:.2f} s without.",
         "Search is everything that is neither model nor subwords. Encoding includes the source's "
         "keys and values; the rest of a step its embedding, positions and sums.",

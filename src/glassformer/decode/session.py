@@ -68,7 +68,8 @@ class Session:
     def prefill(self, ids: Int[Tensor, "B P"]) -> Float[Tensor, "B P V"]:
         """The logits of what follows each of the first tokens, all read at once."""
         self.steps = ids.size(1)
-        return self._ask(ids, None, torch.zeros(1).long() if self.steps == 1 else None)
+        first = torch.zeros(1, dtype=torch.long)
+        return self._ask(ids, None, first if self.steps == 1 else None)  # one token is a step
 
     def step(
         self, ids: Int[Tensor, "B W"], parents: Int[Tensor, "B W"] | None = None

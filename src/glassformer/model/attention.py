@@ -77,7 +77,7 @@ def fused_attention(
         attn_mask=mask,
         dropout_p=dropout_p,
         scale=scale,
-        enable_gqa=bool(q.size(1) != k.size(1)),
+        enable_gqa=bool(q.size(1) != k.size(1)),  # sizes are tensors while torch records
     )
     return output, None
 
