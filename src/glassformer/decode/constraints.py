@@ -14,6 +14,7 @@ from torch import Tensor
 from glassformer.decode.options import SearchOptions
 
 NEVER = -torch.inf
+A_FEW = 64  # tokens of a vocabulary
 
 
 @dataclass
@@ -47,6 +48,8 @@ def forbid_end(log_probs: Float[Tensor, "B W V"], eos: int) -> None:
     """No end yet, unless the other rules have left nothing else to say."""
     end = log_probs[..., eos].clone()
     log_probs[..., eos] = NEVER
+    if (log_probs[..., :A_FEW] > NEVER).any(-1).all():  # most often: then the others need no look
+        return
     log_probs[..., eos] = end.masked_fill_(log_probs.amax(-1) > NEVER, NEVER)
 
 
