@@ -113,6 +113,25 @@ def test_small_layers_stay_as_they_are(monkeypatch):
     assert all(m.weight.numel() < 16 * 40 for m in kept)
 
 
+@needs_onednn
+@pytest.mark.parametrize("shape", [(16,), (1, 16), (1, 1, 16), (2, 16), (1, 3, 16)])
+@torch.inference_mode()
+def test_a_row_is_what_one_of_its_copies_is(shape):
+    linear, x = nn.Linear(16, 24), torch.randn(shape)
+    torch.testing.assert_close(PackedLinear(linear, copies=4)(x), linear(x), **CLOSE)
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "cache, capability, copies",
+    [(0, "AVX512", packed.COPIES), (0, "AVX2", 1), (packed.CACHE, "AVX512", 1)],
+)
+def test_rows_are_copied_where_weights_are_read_from_memory(cache, capability, copies, monkeypatch):
+    monkeypatch.setattr(packed, "CACHE", cache)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert pack(toy()).output.copies == copies
+
+
 def test_without_onednn_the_model_stays_as_it_is(monkeypatch):
     monkeypatch.setattr(packed, "can_pack", lambda: False)
     model = toy().train()

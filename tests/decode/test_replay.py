@@ -91,6 +91,20 @@ def test_the_layout_of_the_weights_makes_no_difference_to_it(layout, changes, mo
 
 
 @torch.inference_mode()
+def test_a_row_alone_is_recorded_apart_from_rows_in_company(monkeypatch, traces):
+    monkeypatch.setattr("glassformer.decode.packed.SMALL", 0)
+    monkeypatch.setattr("glassformer.decode.packed._is_streamed", lambda model: True)
+    model = pack(toy(V))
+    batches = [pad(sources(*lengths, vocab_size=V)) for lengths in ((5,), (5, 5), (0,), (0, 0))]
+    expected = [told(model, source, 1) for source in batches]
+    record(model, often=0)
+    for source, plain in zip(batches, expected, strict=True):
+        for ours, theirs in zip(told(model, source, 1), plain, strict=True):
+            assert torch.equal(ours, theirs)
+    assert len(traces) == 2 + 3  # steps, and sources of 5, 0 and twice 0 tokens
+
+
+@torch.inference_mode()
 def test_nothing_is_recorded_before_it_pays_and_nothing_twice(traces):
     model, one = toy(V), pad(sources(5, vocab_size=V))
     record(model, often=3)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from math import ceil
+from threading import Lock
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -30,6 +31,7 @@ from glassformer.model.transformer import LanguageModel, Transformer
 Speaker = Transformer | LanguageModel
 OFTEN = 300  # calls that cost without a recording what making one does, some tenths of a second
 KERNELS = scaled_dot_product_attention, fused_attention, few_queries_attention
+ONE_AT_A_TIME = Lock()  # torch records what one thread does, and warnings are everybody's
 PLACE = "_replay"  # of a model's recordings, among its attributes
 
 
@@ -40,6 +42,7 @@ class Kind(NamedTuple):
     masked: tuple[bool, ...]
     sentences: int  # as few as that: recording keeps all that is computed on the way
     by_products: bool  # how attention is computed
+    alone: bool  # one row, which layers may treat otherwise
 
 
 class Recorder:
@@ -48,19 +51,27 @@ class Recorder:
     def __init__(self, of_kind: Callable[[Kind], nn.Module], often: int) -> None:
         self.of_kind, self.often = of_kind, often
         self._calls: Counter[Kind] = Counter()
+        self._counting = Lock()  # parts of a batch call side by side
         self._used: dict[Kind, nn.Module] = {}
 
     def __call__(self, kind: Kind, shared: Sequence[Tensor], batched: Sequence[Tensor]) -> Any:
         """Given what is common to all sentences, and what has a row for each."""
         if kind not in self._used:
             self._used[kind] = self.of_kind(kind).eval()
-        calls = self._calls[kind]
-        self._calls[kind] = calls + 1
+        with self._counting:
+            calls = self._calls[kind]
+            self._calls[kind] = calls + 1
         if calls == self.often:
             example = (*shared, *(x[: kind.sentences] for x in batched))
-            with warnings.catch_warnings():  # that shapes are asked for, and that torch.jit may go
+            # Warnings are that shapes are asked for, and that torch.jit may go.
+            with ONE_AT_A_TIME, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._used[kind] = torch.jit.trace(self._used[kind], example, check_trace=False)
+                self._used[kind] = torch.jit.trace(
+                    self._used[kind],
+                    example,
+                    check_trace=False,
+                    _store_inputs=False,  # a whole batch's keys and values
+                )
         return self._used[kind](*shared, *batched)
 
 
@@ -96,8 +107,11 @@ class Replay:
 
     def _kind(self, ids: Int[Tensor, "B T"], *masks: Tensor | None, width: int = 1) -> Kind:
         by_products = attention.is_product(len(ids) * self._n_heads, ids.size(1))
-        enough = ceil(attention.MANY_HEADS / self._n_heads) if by_products else 1
-        return Kind(width, tuple(mask is not None for mask in masks), enough, by_products)
+        alone = ids.numel() == 1
+        enough = 1 if alone or ids.size(1) > 1 else 2
+        if by_products:
+            enough = ceil(attention.MANY_HEADS / self._n_heads)
+        return Kind(width, tuple(mask is not None for mask in masks), enough, by_products, alone)
 
     def read(self, source: Int[Tensor, "B S"], mask: Tensor | None) -> Float[Tensor, "B S D"]:
         """What the encoder makes of it."""
