@@ -146,7 +146,7 @@ class Translator:
             return [_translations(self.target_tokenizer, one, options) for one in found]
 
         nothing = [Translation("", 0.0, 0.0, [])]
-        return _in_batches(sources, batch_tokens // _width(options), answer, nothing)
+        return _in_batches(sources, batch_tokens // options.width, answer, nothing)
 
     def score(
         self,
@@ -244,7 +244,7 @@ class Generator:
             return [_translations(self.tokenizer, one, options) for one in found]
 
         rows = [[BOS, *ids] for ids in begun]
-        return _in_batches(rows, batch_tokens // _width(options), answer, [])
+        return _in_batches(rows, batch_tokens // options.width, answer, [])
 
     def stream(self, prompt: str = "", *, number: int = 0, **options: Any) -> Iterator[str]:
         """What follows the prompt, piece by piece as it is made."""
@@ -401,11 +401,6 @@ def _check_counts(texts: Sequence[str], others: Sequence[Ids], what: str) -> Non
             "Each text has one of its own.",
             f"Give as many {what} as texts; an empty one where there is none.",
         )
-
-
-def _width(options: SearchOptions) -> int:
-    """Hypotheses of a text, side by side."""
-    return options.n_best if options.sample else options.beam_size
 
 
 def _in_batches(

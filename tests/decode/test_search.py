@@ -247,7 +247,7 @@ def test_an_ensemble_says_what_the_mean_of_the_probabilities_says(width):
     found = find(models, questions, [[], [5], [6, 7]], beam_size=width, n_best=width)
     assert_same(found, textbook(models, questions, width, [[], [5], [6, 7]], n=width))
     assert_rescored(models, questions, found)
-    assert answers(found) != answers(find(models[0], questions, [[], [5], [6, 7]], width))
+    assert answers(found) != answers(find(models[0], questions, [[], [5], [6, 7]], beam_size=width))
 
 
 @each_way

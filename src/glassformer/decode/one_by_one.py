@@ -1,6 +1,6 @@
 """Token by token, each decided at once: the likeliest (greedy), or one drawn at random."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ class Sampler:
     its number, not on its neighbours.
     """
 
-    def __init__(self, options: SearchOptions, numbers: list[int]) -> None:
+    def __init__(self, options: SearchOptions, numbers: Sequence[int]) -> None:
         self.options = options
         self.generators = [_generator(options.seed, number) for number in numbers]
 

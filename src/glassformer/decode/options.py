@@ -63,6 +63,11 @@ class SearchOptions:
                 plain = given == getattr(SearchOptions, name)
                 _require(plain, name, given, "for what is drawn at random", remedy)
 
+    @property
+    def width(self) -> int:
+        """Hypotheses of a sentence, side by side."""
+        return self.n_best if self.sample else self.beam_size
+
 
 def _require(fine: bool, name: str, value: object, rule: str, remedy: str = "") -> None:
     if not fine:

@@ -13,8 +13,9 @@ from glassformer.decode.constraints import Constraints
 from glassformer.decode.observer import Observer
 from glassformer.decode.one_by_one import OneByOne, Sampler, likeliest
 from glassformer.decode.options import Hypothesis, SearchOptions
-from glassformer.decode.replay import Speaker
+from glassformer.decode.replay import Speaker, recordings
 from glassformer.decode.session import Session, output_limits
+from glassformer.decode.side_by_side import side_by_side
 from glassformer.errors import InputError
 
 __all__ = ["Hypothesis", "SearchOptions", "force_decode", "search", "stream"]
@@ -22,7 +23,6 @@ __all__ = ["Hypothesis", "SearchOptions", "force_decode", "search", "stream"]
 Prefixes = Sequence[Sequence[int]]
 
 
-@torch.inference_mode()
 def search(
     models: Speaker | Sequence[Speaker],
     source: Int[Tensor, "B S"] | None,
@@ -38,13 +38,19 @@ def search(
     Answers begin with their prefix. Several models are an ensemble. `numbers` name the sentences
     where sampling must not depend on how they were batched. An `observer` is told of every step.
     """
-    start = _Start(models, source, bos, eos, options, prefixes, observer)
-    if options.sample or options.beam_size == 1:
-        walk = start.one_by_one(numbers)
-        for _ in walk.steps(start.logits):
-            pass
-        return [sorted(found, key=lambda h: -h.score) for found in walk.found]
-    return start.beam().search(start.logits)
+    models = models if isinstance(models, Sequence) else [models]
+    batch = len(source) if source is not None else len(prefixes or [()])
+    begun, names = prefixes or [()] * batch, numbers or range(batch)
+
+    @torch.inference_mode()
+    def answer(part: slice) -> list[list[Hypothesis]]:
+        of_part = None if source is None else source[part]
+        start = _Start(models, of_part, bos, eos, options, begun[part], observer)
+        return start.search(names[part])
+
+    if observer is not None or any(recordings(model) is None for model in models):
+        return answer(slice(None))  # somebody looks on, or may: there is one batch to see
+    return side_by_side(answer, batch, options.width)
 
 
 @torch.inference_mode()
@@ -64,6 +70,7 @@ def stream(
             "Which answer comes first is known only when all have ended.",
             "Use beam_size=1 or sample=True, and n_best=1.",
         )
+    models = models if isinstance(models, Sequence) else [models]
     start = _Start(models, source, bos, eos, options, [prefix])
     given = len(prefix) - start.said.size(1)  # of the prefix, said step by step
     for step, tokens in enumerate(start.one_by_one([number]).steps(start.logits)):
@@ -76,25 +83,22 @@ class _Start:
 
     def __init__(
         self,
-        models: Speaker | Sequence[Speaker],
+        models: Sequence[Speaker],
         source: Tensor | None,
         bos: int,
         eos: int,
         options: SearchOptions,
-        prefixes: Prefixes | None,
+        prefixes: Prefixes,
         observer: Observer | None = None,
     ) -> None:
-        models = models if isinstance(models, Sequence) else [models]
-        batch = len(source) if source is not None else len(prefixes or [()])
-        prefixes = prefixes or [()] * batch
         pad_id = models[0].pad_id
         self.options, self.observer = options, observer
         self.limits = _limits(source, prefixes, pad_id, options, models)
         forced = _padded(prefixes, -1)
         self.rules = Constraints(options, eos, torch.tensor([pad_id, bos]), forced)
         common = min(min(map(len, prefixes)), int(self.limits.min()) - 1)
-        width = options.n_best if options.sample else options.beam_size
-        self.session = Session(models, source, batch, int(self.limits.max()), width)
+        longest = int(self.limits.max())
+        self.session = Session(models, source, len(prefixes), longest, options.width)
         self.said = forced[:, :common]
         logits = self.session.prefill(F.pad(self.said, (1, 0), value=bos))
         # In double: over many tokens the sum, too, must be right to 1e-5.
@@ -103,13 +107,18 @@ class _Start:
         if observer is not None:
             observer.began(self.said, logits[:, :-1].log_softmax(-1))
 
-    def one_by_one(self, numbers: Sequence[int] | None) -> OneByOne:
-        names = list(numbers) if numbers is not None else list(range(len(self.said)))
+    def search(self, names: Sequence[int]) -> list[list[Hypothesis]]:
+        """To the end; `names` are the numbers of the sentences."""
+        if not self.options.sample and self.options.beam_size > 1:
+            return Beam(*self._walk()).search(self.logits)
+        walk = self.one_by_one(names)
+        for _ in walk.steps(self.logits):
+            pass
+        return [sorted(found, key=lambda h: -h.score) for found in walk.found]
+
+    def one_by_one(self, names: Sequence[int]) -> OneByOne:
         choose = Sampler(self.options, names) if self.options.sample else likeliest
         return OneByOne(*self._walk(), choose=choose)
-
-    def beam(self) -> Beam:
-        return Beam(*self._walk())
 
     def _walk(self) -> tuple[Any, ...]:
         start = self.session, self.rules, self.options, self.limits, self.said, self.log_probs

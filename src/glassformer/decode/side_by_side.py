@@ -1,0 +1,49 @@
+"""A batch in parts, each on threads of its own.
+
+A step is some hundred small operations. Threads that share each of them wait for each other after
+every one; parts of a batch have nothing in common, so that threads with a part each wait once, at
+the end. No answer depends on its neighbours, so none depends on where a batch was parted.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import chain
+from math import ceil
+from threading import Barrier
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+LEAST = 32  # rows of a part: every part reads all weights, which pays with enough to do
+
+
+def side_by_side(answer: Callable[[slice], list[T]], sentences: int, width: int) -> list[T]:
+    """`answer` to all sentences, each of which makes `width` rows of a step."""
+    threads = torch.get_num_threads()
+    parts = min(threads, sentences, max(1, sentences * width // LEAST))
+    if parts <= 1:
+        return answer(slice(None))
+    size = ceil(sentences / parts)
+    places = (slice(begin, begin + size) for begin in range(0, sentences, size))
+    return list(chain.from_iterable(_workers(parts, threads // parts).map(answer, places)))
+
+
+@cache
+def _workers(count: int, threads: int) -> ThreadPoolExecutor:
+    """So many, each of which computes on so many threads."""
+    ours = torch.get_num_threads()
+    ready = Barrier(count + 1)
+
+    def begin() -> None:
+        torch.set_num_threads(threads)
+        torch.get_num_threads()  # torch takes note in each thread when it is first asked
+        ready.wait()
+
+    workers = ThreadPoolExecutor(count, "search", begin)
+    for _ in range(count):
+        workers.submit(int)
+    ready.wait()
+    torch.set_num_threads(ours)  # the number is also that of threads still to come
+    return workers
