@@ -25,6 +25,7 @@ from glassformer.bench.engines import (
     THEIR_FP32,
     THEIR_INT8,
     UNK,
+    WITH_WORKERS,
     Engine,
     Ids,
     Lengths,
@@ -47,7 +48,7 @@ QUICK = Plan.quick()
 EXACTLY = Lengths(QUICK.length, QUICK.length)
 SOURCES = [[5, 6, 7, EOS], [8, 9, EOS], [10, 11, 12, 13, EOS]]
 ENGLISH = ["two children want some tea", "a dog", "the old cat sees a dog"]
-EVERYBODY = [*OURS, *CTRANSLATE2, MARIAN]
+EVERYBODY = [*OURS, *CTRANSLATE2, *WITH_WORKERS, MARIAN]
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +102,14 @@ def test_all_engines_in_fp32_say_the_same(saved: Checkpoint, folder: Path, beam:
 @pytest.mark.parametrize("name", EVERYBODY)
 @pytest.mark.parametrize("beam", [1, 3])
 def test_every_engine_says_as_much_as_is_asked(folder: Path, name: str, beam: int) -> None:
-    said = engines.load(name, folder, threads=1)(SOURCES, beam, EXACTLY)
+    said = engines.load(name, folder, threads=2)(SOURCES, beam, EXACTLY)
     assert [len(ids) for ids in said] == [QUICK.length] * len(SOURCES)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_workers_say_what_is_said_together(folder: Path, beam: int) -> None:
+    together, parted = (engines.load(n, folder, 2) for n in (THEIR_FP32, WITH_WORKERS[0]))
+    assert parted(SOURCES, beam, EXACTLY) == together(SOURCES, beam, EXACTLY)
 
 
 def test_int8_is_int8(folder: Path) -> None:
@@ -116,7 +123,7 @@ def test_int8_is_int8(folder: Path) -> None:
 
 def test_only_the_paper_s_architecture_is_given_to_marian(tmp_path: Path) -> None:
     content = translator(tmp_path / "run", residual="pre-norm")
-    assert engines.able(content) == [*OURS, *CTRANSLATE2]
+    assert engines.able(content) == [*OURS, *CTRANSLATE2, *WITH_WORKERS]
     engines.write(content, engines.able(content), tmp_path, 12)
     assert not (tmp_path / MARIAN).exists()
 
@@ -232,13 +239,15 @@ def test_the_quick_plan_gives_all_tables() -> None:
     speed, goals, memory = report.tables
     assert len(ticks) == QUICK.steps
     cells = [str(cell) for cell in QUICK.cells]
-    assert [row[:2] for row in speed.rows] == [[c, name] for c in cells for name in EVERYBODY]
-    for first in (0, len(EVERYBODY)):
+    alone = [name for name in EVERYBODY if name not in WITH_WORKERS]
+    asked = dict(zip(cells, (alone, EVERYBODY), strict=True))  # a sentence has no parts
+    assert [row[:2] for row in speed.rows] == [[c, name] for c in cells for name in asked[c]]
+    for first in (0, len(alone)):
         best_of_ours = min(row[3] for row in speed.rows[first : first + len(OURS)])
         assert best_of_ours == 1.0
-    assert [row[0] for row in goals.rows] == [c for c in cells for _ in range(3)]
+    assert [row[0] for row in goals.rows] == [cells[0]] * 3 + [cells[1]] * 4
     assert list(report.ratios) == cells
-    assert [row[0] for row in memory.rows] == EVERYBODY
+    assert [row[0] for row in memory.rows] == alone
     assert memory.rows[0][1:] == [200, 300, 400, 200, "< 450", "yes"]
     assert memory.rows[2][1:] == [20, 100, 250, 230, "–", "–"]
     assert any("same weights" in note for note in report.notes)

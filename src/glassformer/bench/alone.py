@@ -34,7 +34,7 @@ class Alone:
 
 
 def _serve(pipe: Connection, name: str, folder: Path, threads: int) -> None:
-    if name not in engines.CTRANSLATE2:
+    if engines.needs_torch(name):
         import torch
 
         torch.set_num_threads(threads)

@@ -12,7 +12,18 @@ import torch
 from glassformer import checkpoint, pretrained
 from glassformer.bench import engines
 from glassformer.bench.alone import Alone
-from glassformer.bench.engines import BOS, CTRANSLATE2, EOS, MARIAN, OURS, PAD, Engine, Ids, Lengths
+from glassformer.bench.engines import (
+    BOS,
+    CTRANSLATE2,
+    EOS,
+    MARIAN,
+    OURS,
+    PAD,
+    WITH_WORKERS,
+    Engine,
+    Ids,
+    Lengths,
+)
 from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.lively import lively
 from glassformer.bench.peak import memory_of
@@ -70,12 +81,12 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        return len((*OURS, *CTRANSLATE2, MARIAN)) * self.steps_each
+        return sum(map(self.steps_of, (*OURS, *CTRANSLATE2, *WITH_WORKERS, MARIAN)))
 
-    @property
-    def steps_each(self) -> int:
+    def steps_of(self, name: str) -> int:
         """Turns of a contender, and a measurement of its memory."""
-        return sum(self.rounds_of(cell) + 1 for cell in self.cells) + 1
+        cells = [cell for cell in self.cells if engines.takes_part(name, cell.batch)]
+        return sum(self.rounds_of(cell) + 1 for cell in cells) + (name not in WITH_WORKERS)
 
 
 class Measured(NamedTuple):
@@ -155,7 +166,7 @@ def trained_checkpoint(run: Path) -> Checkpoint:
 def measure(saved: Checkpoint, sources: Ids, lengths: Lengths, plan: Plan, tick: Tick) -> Measured:
     """All contenders in all cells; sources come in the order of their lengths."""
     names, threads = engines.able(saved), torch.get_num_threads()
-    for _ in range(plan.steps - len(names) * plan.steps_each):
+    for _ in range(plan.steps - sum(map(plan.steps_of, names))):
         tick()  # whoever cannot hold the model has nothing to do
     with TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
@@ -176,7 +187,8 @@ def measure(saved: Checkpoint, sources: Ids, lengths: Lengths, plan: Plan, tick:
             )
             for cell in plan.cells
         }
-        memory = memory_table(names, folder, sources, plan.cells[-1], lengths, tick)
+        alone = [name for name in names if name not in WITH_WORKERS]
+        memory = memory_table(alone, folder, sources, plan.cells[-1], lengths, tick)
     return Measured(races, memory, names)
 
 
@@ -214,6 +226,7 @@ def notes(plan: Plan, done: Measured) -> list[str]:
         "Each contender runs in a process of its own, in turns with the others.",
         "All contenders hold the same weights; those in fp32 say the same, greedily (checked).",
         "Loading and tokenisation are left out; beams rank by probability alone.",
-        f"CTranslate2 {version('ctranslate2')} with the library of its own choice.",
+        f"CTranslate2 {version('ctranslate2')} with the library of its own choice; a batch on all "
+        "threads, and parts of it on one thread each (workers), which ours does with large ones.",
         marian,
     ]

@@ -5,6 +5,7 @@ memory of one must not hold the libraries of the others.
 """
 
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,9 @@ FP32, INT8 = "glassformer fp32", "glassformer int8"
 THEIR_FP32, THEIR_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
 MARIAN = "Hugging Face fp32"
 OURS, CTRANSLATE2 = (FP32, INT8), (THEIR_FP32, THEIR_INT8)
+# The same, and every thread translates a part of a batch by itself, as ours do with large ones.
+WORKERS = ", workers"
+WITH_WORKERS = tuple(name + WORKERS for name in CTRANSLATE2)
 PRECISE = (FP32, THEIR_FP32, MARIAN)
 
 
@@ -37,13 +41,24 @@ def load(name: str, folder: Path, threads: int) -> Engine:
     if name in OURS:
         return _glassformer(folder / name)
     if name in CTRANSLATE2:
-        return _ctranslate2(folder / name, threads)
+        return _ctranslate2(folder / name, threads, workers=1)
+    if name in WITH_WORKERS:
+        return _ctranslate2(folder / name.removesuffix(WORKERS), threads, workers=threads)
     return _marian(folder / name)
+
+
+def takes_part(name: str, batch: int) -> bool:
+    """A sentence has no parts for workers."""
+    return name not in WITH_WORKERS or batch > 1
+
+
+def needs_torch(name: str) -> bool:
+    return name not in (*CTRANSLATE2, *WITH_WORKERS)
 
 
 def libraries(name: str) -> None:
     """Import what stands under an engine: what an interpreter that does nothing with it takes."""
-    if name in CTRANSLATE2:
+    if not needs_torch(name):
         import ctranslate2  # noqa: F401
 
         return
@@ -61,8 +76,8 @@ def able(saved: "Checkpoint") -> list[str]:
     try:
         marian.check(model_of(saved))
     except InputError:
-        return [*OURS, *CTRANSLATE2]
-    return [*OURS, *CTRANSLATE2, MARIAN]
+        return [*OURS, *CTRANSLATE2, *WITH_WORKERS]
+    return [*OURS, *CTRANSLATE2, *WITH_WORKERS, MARIAN]
 
 
 def write(saved: "Checkpoint", names: list[str], folder: Path, max_length: int) -> None:
@@ -126,17 +141,21 @@ def _glassformer(folder: Path) -> Engine:
     return decode
 
 
-def _ctranslate2(folder: Path, threads: int) -> Engine:
+def _ctranslate2(folder: Path, threads: int, workers: int) -> Engine:
     import ctranslate2
 
     kind = "int8" if folder.name == THEIR_INT8 else "float32"
     engine = ctranslate2.Translator(
-        str(folder), compute_type=kind, inter_threads=1, intra_threads=threads
+        str(folder),
+        compute_type=kind,
+        inter_threads=workers,
+        intra_threads=threads // workers,
     )
 
     def decode(sources: Ids, beam: int, lengths: Lengths) -> Ids:
         results = engine.translate_batch(
             [list(map(str, source)) for source in sources],
+            max_batch_size=ceil(len(sources) / workers),
             beam_size=beam,
             length_penalty=0,
             min_decoding_length=lengths.shortest,

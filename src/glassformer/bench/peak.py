@@ -47,7 +47,7 @@ def main() -> None:
     sources: Ids = json.load(sys.stdin)
     engines.libraries(name)
     interpreter = resident("VmRSS")
-    if name not in engines.CTRANSLATE2:
+    if engines.needs_torch(name):
         import torch
 
         torch.set_num_threads(threads)

@@ -17,6 +17,7 @@ from glassformer.bench.engines import (
     OURS,
     PRECISE,
     THEIR_FP32,
+    WITH_WORKERS,
     Engine,
     Ids,
     Lengths,
@@ -76,6 +77,7 @@ def race(
     turns = {
         name: Turn(engine, few if name == MARIAN else batches, cell.beam, lengths)
         for name, engine in contenders.items()
+        if engines.takes_part(name, cell.batch)
     }
     for name, seconds in interleave(dict(turns), rounds, tick).items():
         turns[name].seconds = seconds
@@ -130,6 +132,9 @@ def goal_table(races: dict[Cell, Turns]) -> Table:
         best = ours / fastest(turns, CTRANSLATE2)
         fp32 = turns[FP32].speed / turns[THEIR_FP32].speed
         rows.append([str(cell), "best ÷ best of CTranslate2", best, "≥ 1.5", yes(best >= 1.5)])
+        if all(name in turns for name in WITH_WORKERS):
+            parted = ours / fastest(turns, WITH_WORKERS)
+            rows.append([str(cell), "the same, a worker on each of its threads", parted, "–", "–"])
         rows.append([str(cell), "fp32 ÷ CTranslate2 fp32", fp32, "> 1", yes(fp32 > 1)])
         if MARIAN in turns:
             slow = ours / turns[MARIAN].speed
