@@ -26,7 +26,8 @@ each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 @pytest.fixture(autouse=True)
 def _three_threads(monkeypatch):
-    monkeypatch.setattr(parting, "LEAST", 1)
+    monkeypatch.setattr(parting, "LEAST_ROWS", 1)
+    monkeypatch.setattr(parting, "LEAST_PRODUCTS", 1)
     torch.set_num_threads(3)
 
 
@@ -42,29 +43,31 @@ def find(models, questions, way, prefixes=None, numbers=None):
 
 
 def test_every_part_has_threads_of_its_own():
-    found = side_by_side(who, 7, 1)
+    found = side_by_side(who, 7, 1, 1)
     assert [i for i, *_ in found] == list(range(7))
     assert {name for _, name, _ in found} <= {f"search_{i}" for i in range(3)}
     assert {threads for *_, threads in found} == {1}
 
 
 @pytest.mark.parametrize("width, parts", [(1, 1), (2, 1), (3, 2), (6, 3), (60, 3)])
-def test_a_part_has_enough_rows(width, parts, monkeypatch):
-    monkeypatch.setattr(parting, "LEAST", 10)
-    taken = side_by_side(lambda part: [part], 7, width)
+@pytest.mark.parametrize("rows, products", [(10, 1), (1, 500)])
+def test_a_part_has_enough_to_do(width, parts, rows, products, monkeypatch):
+    monkeypatch.setattr(parting, "LEAST_ROWS", rows)
+    monkeypatch.setattr(parting, "LEAST_PRODUCTS", products)
+    taken = side_by_side(lambda part: [part], 7, width, weights=50)
     assert len(taken) == parts
     assert [i for part in taken for i in range(7)[part]] == list(range(7))
 
 
 def test_threads_that_have_no_part_help_the_others(monkeypatch):
-    monkeypatch.setattr(parting, "LEAST", 3)  # rows: two parts
+    monkeypatch.setattr(parting, "LEAST_ROWS", 3)  # rows: two parts
     torch.set_num_threads(5)
-    assert {threads for *_, threads in side_by_side(who, 7, 1)} == {2}
+    assert {threads for *_, threads in side_by_side(who, 7, 1, 1)} == {2}
 
 
 def test_the_number_of_threads_of_everybody_else_stays():
     torch.set_num_threads(4)
-    side_by_side(who, 7, 1)
+    side_by_side(who, 7, 1, 1)
     later = []
     asking = Thread(target=lambda: later.append(torch.get_num_threads()))
     asking.start()
@@ -75,7 +78,7 @@ def test_the_number_of_threads_of_everybody_else_stays():
 @pytest.mark.parametrize("threads, sentences", [(1, 7), (3, 1), (3, 0)])
 def test_what_cannot_be_parted_stays_where_it_is(threads, sentences):
     torch.set_num_threads(threads)
-    (taken,) = side_by_side(lambda part: [(part, current_thread())], sentences, 5)
+    (taken,) = side_by_side(lambda part: [(part, current_thread())], sentences, 5, 1)
     assert taken == (slice(None), main_thread())
 
 

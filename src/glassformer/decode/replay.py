@@ -102,6 +102,12 @@ class Replay:
         return list(self.model.modules())
 
     @cached_property
+    def n_weights(self) -> int:
+        """Of all linear layers, in whatever layout."""
+        linear: list[Any] = [part for part in self._parts if hasattr(part, "in_features")]
+        return sum(part.in_features * part.out_features for part in linear)
+
+    @cached_property
     def _n_heads(self) -> int:
         return next(part.n_heads for part in self._parts if isinstance(part, MultiHeadAttention))
 

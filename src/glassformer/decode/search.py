@@ -48,9 +48,11 @@ def search(
         start = _Start(models, of_part, bos, eos, options, begun[part], observer)
         return start.search(names[part])
 
-    if observer is not None or any(recordings(model) is None for model in models):
+    replays = [replay for model in models if (replay := recordings(model))]
+    if observer is not None or len(replays) < len(models):
         return answer(slice(None))  # somebody looks on, or may: there is one batch to see
-    return side_by_side(answer, batch, options.width)
+    weights = sum(replay.n_weights for replay in replays)
+    return side_by_side(answer, batch, options.width, weights)
 
 
 @torch.inference_mode()

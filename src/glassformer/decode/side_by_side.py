@@ -16,13 +16,17 @@ from typing import TypeVar
 import torch
 
 T = TypeVar("T")
-LEAST = 32  # rows of a part: every part reads all weights, which pays with enough to do
+# Of a part: each reads all weights, and Python is asked by one thread at a time.
+LEAST_ROWS, LEAST_PRODUCTS = 16, 100_000_000
 
 
-def side_by_side(answer: Callable[[slice], list[T]], sentences: int, width: int) -> list[T]:
-    """`answer` to all sentences, each of which makes `width` rows of a step."""
+def side_by_side(
+    answer: Callable[[slice], list[T]], sentences: int, width: int, weights: int
+) -> list[T]:
+    """`answer` to all sentences, of which a step has `width` rows each for so many weights."""
     threads = torch.get_num_threads()
-    parts = min(threads, sentences, max(1, sentences * width // LEAST))
+    least = max(LEAST_ROWS, ceil(LEAST_PRODUCTS / weights))
+    parts = min(threads, sentences, sentences * width // least)
     if parts <= 1:
         return answer(slice(None))
     size = ceil(sentences / parts)
