@@ -1,5 +1,6 @@
 """A batch in parts: the same answers in the same order, whoever computes them."""
 
+from multiprocessing import get_context
 from threading import Thread, current_thread, main_thread
 
 import pytest
@@ -80,6 +81,12 @@ def test_what_cannot_be_parted_stays_where_it_is(threads, sentences):
     torch.set_num_threads(threads)
     (taken,) = side_by_side(lambda part: [(part, current_thread())], sentences, 5, 1)
     assert taken == (slice(None), main_thread())
+
+
+def test_a_forked_process_has_threads_of_its_own():
+    side_by_side(who, 7, 1, 1)
+    with get_context("fork").Pool(1) as child:
+        assert len(child.apply_async(side_by_side, (who, 7, 1, 1)).get(timeout=60)) == 7
 
 
 @each_way

@@ -5,6 +5,7 @@ every one; parts of a batch have nothing in common, so that threads with a part 
 the end. No answer depends on its neighbours, so none depends on where a batch was parted.
 """
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -51,3 +52,7 @@ def _workers(count: int, threads: int) -> ThreadPoolExecutor:
     ready.wait()
     torch.set_num_threads(ours)  # the number is also that of threads still to come
     return workers
+
+
+if hasattr(os, "register_at_fork"):  # a process that forks leaves its threads behind
+    os.register_at_fork(after_in_child=_workers.cache_clear)
