@@ -115,8 +115,12 @@ class Int8Embedding(Heir):
         """A copy in fp32."""
         return self.integers * (self.row_scale / self.scale)[:, None]
 
+    @property
+    def vocab_size(self) -> int:
+        return self.integers.size(0)
+
     def forward(self, ids: Tensor) -> Float[Tensor, "B T D"]:
-        check_ids(ids, self.integers.size(0))
+        check_ids(ids, self.vocab_size)
         return F.embedding(ids, self.integers) * self.row_scale[ids][..., None]
 
 

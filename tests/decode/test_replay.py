@@ -13,6 +13,7 @@ from glassformer.decode.packed import pack
 from glassformer.decode.replay import record, recordings
 from glassformer.decode.search import SearchOptions, search
 from glassformer.decode.session import Session
+from glassformer.errors import InputError
 from glassformer.model import attention
 from glassformer.model.attention import MultiHeadAttention, record_attention
 from glassformer.model.transformer import LanguageModel
@@ -120,6 +121,15 @@ def test_nothing_is_recorded_before_it_pays_and_nothing_twice(traces):
     for _ in range(5):
         Session([model], one, 1, 9).prefill(ids)
     assert len(traces) == 2 and traces[1] is model.encoder
+
+
+def test_ids_that_the_model_does_not_know_are_refused_all_the_same():
+    model, one = toy(V), pad(sources(5, vocab_size=V))
+    record(model, often=0)
+    for _ in range(2):
+        search(model, one, BOS, EOS, SearchOptions(max_length=3))
+    with pytest.raises(InputError, match=f"Token id {V} is outside"):
+        search(model, one.clamp(min=V), BOS, EOS, SearchOptions(max_length=3))
 
 
 @torch.inference_mode()

@@ -26,6 +26,8 @@ from glassformer.model.attention import (
     scaled_dot_product_attention,
 )
 from glassformer.model.cache import DecoderCache
+from glassformer.model.embedding import check_ids
+from glassformer.model.encoder import TransformerEncoder
 from glassformer.model.transformer import LanguageModel, Transformer
 
 Speaker = Transformer | LanguageModel
@@ -81,7 +83,7 @@ class Replay:
     def __init__(self, model: Speaker, often: int) -> None:
         self.model, self.often = model, often
         self._steps = Recorder(partial(_Step, model), often)
-        self._readings = Recorder(lambda _: cast(Transformer, model).encoder, often)
+        self._readings = Recorder(lambda _: self._reader, often)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy begins anew, with the model's copy."""
@@ -96,6 +98,10 @@ class Replay:
             or (isinstance(module, MultiHeadAttention) and module.kernel not in KERNELS)
             for module in self._parts
         )
+
+    @property
+    def _reader(self) -> TransformerEncoder:
+        return cast(Transformer, self.model).encoder
 
     @cached_property
     def _parts(self) -> list[nn.Module]:
@@ -121,6 +127,7 @@ class Replay:
 
     def read(self, source: Int[Tensor, "B S"], mask: Tensor | None) -> Float[Tensor, "B S D"]:
         """What the encoder makes of it."""
+        check_ids(source, self._reader.embedding.vocab_size)  # a recording does not look at values
         masks = [] if mask is None else [mask]
         return self._readings(self._kind(source, mask), (), (source, *masks))
 

@@ -102,7 +102,7 @@ class TransformerDecoder(Stack):
         The batch is that of `memory`, or `batch` for a language model.
         """
         self._check_memory(memory, None)
-        like = self.embedding.weight if memory is None else memory
+        like = next(self.parameters()) if memory is None else memory
         rows = batch if memory is None else memory.size(0)
         layers = cast("Iterable[DecoderLayer]", self.layers)
         kept = [layer.start_cache(rows, capacity, like, memory) for layer in layers]

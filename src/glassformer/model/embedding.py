@@ -23,8 +23,12 @@ class TokenEmbedding(nn.Module):
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         self.scale = sqrt(d_model)
 
+    @property
+    def vocab_size(self) -> int:
+        return self.weight.size(0)
+
     def forward(self, ids: Tensor) -> Float[Tensor, "B T D"]:
-        check_ids(ids, self.weight.size(0))
+        check_ids(ids, self.vocab_size)
         return F.embedding(ids, self.weight) * self.scale
 
 
