@@ -58,9 +58,9 @@ class Recorder:
 
     def __call__(self, kind: Kind, shared: Sequence[Tensor], batched: Sequence[Tensor]) -> Any:
         """Given what is common to all sentences, and what has a row for each."""
-        if kind not in self._used:
-            self._used[kind] = self.of_kind(kind).eval()
         with self._counting:
+            if kind not in self._used:
+                self._used[kind] = self.of_kind(kind).eval()
             calls = self._calls[kind]
             self._calls[kind] = calls + 1
         if calls == self.often:
