@@ -48,7 +48,11 @@ def test_what_is_read_at_once_is_what_the_model_says(kind):
         assert_close(logits[:, t], told(model, source, said[:, : t + 1]), **CLOSE)
 
 
-@pytest.mark.parametrize("tidy", [1, 2, 8], ids="tidied every {}".format)
+@pytest.mark.parametrize(
+    ("tidy", "usual"),
+    [(1, 24), (2, 24), (8, 24), (2, 1), (8, 2)],
+    ids=str,
+)
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(
     ("kind", "width", "first"),
@@ -56,10 +60,11 @@ def test_what_is_read_at_once_is_what_the_model_says(kind):
     ids=str,
 )
 def test_every_hypothesis_sees_its_own_past_and_nobody_elses(
-    kind, width, first, positions, tidy, monkeypatch
+    kind, width, first, positions, tidy, usual, monkeypatch
 ):
     """Parents drawn at random: some have several children, some have none."""
     monkeypatch.setattr(module, "TIDY", tidy)
+    monkeypatch.setattr(module, "USUAL", usual)
     changes = {"kind": kind, "positions": positions, "n_kv_heads": 2, "decoder_layers": 2}
     model, source = toy(**changes), pad(sources(4, 2, 6))
     session = start(model, source, width, first + STEPS)
@@ -73,6 +78,17 @@ def test_every_hypothesis_sees_its_own_past_and_nobody_elses(
         logits = session.step(tokens, parents)
         for w in range(width):
             assert_close(logits[:, w], told(model, source, said[:, w]), **CLOSE)
+
+
+def test_there_is_room_for_what_is_said_and_not_for_all_that_could_be(monkeypatch):
+    monkeypatch.setattr(module, "USUAL", 3)
+    model, source = toy(), pad(sources(3, 5))
+    session, rooms = start(model, source, length=20), []
+    session.prefill(torch.full((2, 1), BOS))
+    for _ in range(19):
+        rooms.append(session.voices[0].cache.capacity)
+        session.step(torch.full((2, 1), 5))
+    assert rooms == [4] * 4 + [8] * 4 + [16] * 8 + [21] * 3
 
 
 def test_without_parents_each_goes_on_from_itself():

@@ -72,6 +72,16 @@ def test_each_row_keeps_the_positions_of_its_own_choice_and_goes_on_from_them():
     assert cache.k.size(2) == CAPACITY, "the room stays"
 
 
+def test_more_room_keeps_what_is_there():
+    cache, first, second = empty(2, capacity=2), rand(2, 2), rand(2, 3)
+    cache.append(first, -first)
+    cache.reserve(1)
+    assert cache.k.size(2) == 2
+    cache.reserve(5)
+    k, v = cache.append(second, -second)
+    assert torch.equal(k, torch.cat((first, second), 2)) and torch.equal(v, -k)
+
+
 def test_reordering_to_no_rows_leaves_none():
     cache = empty(3)
     cache.append(rand(3, 2), rand(3, 2))
@@ -102,7 +112,7 @@ def test_more_than_there_is_room_for_is_refused_with_both_numbers(filled):
     with pytest.raises(InputError) as caught:
         cache.append(rand(2, asked - filled), rand(2, asked - filled))
     assert f"room for {CAPACITY} positions; {asked} were" in caught.value.what
-    assert "set aside once" in caught.value.why
+    assert "makes no room" in caught.value.why
     assert "capacity=" in caught.value.remedy
 
 

@@ -25,6 +25,7 @@ from glassformer.model.cache import DecoderCache
 from glassformer.model.masks import padding_mask
 from glassformer.model.transformer import LanguageModel
 
+USUAL = 24  # steps that there is room for at first
 TIDY = 8  # steps after which a beam's slots are looked through: leaving some out copies the others
 
 
@@ -60,9 +61,10 @@ class Session:
         width: int = 1,
     ) -> None:
         self.width, self.steps = width, 0
-        room = max_length * width + 1
+        self._most = max_length * width + 1
+        room = min(self._most, USUAL * width + 1)
         self.voices = [_start(model, source, batch, room) for model in models]
-        self.ancestors = torch.ones(batch, width, room, dtype=torch.bool)
+        self.ancestors = torch.ones(batch, width, self._most, dtype=torch.bool)
         self._itself = torch.eye(width, dtype=torch.bool)
 
     def prefill(self, ids: Int[Tensor, "B P"]) -> Float[Tensor, "B P V"]:
@@ -110,10 +112,18 @@ class Session:
     def _ask(
         self, ids: Tensor, mask: Tensor | None, positions: Tensor | None
     ) -> Float[Tensor, "B T V"]:
+        self._make_room(ids.size(1))
         said = [voice.says(ids, mask, positions) for voice in self.voices]
         if len(said) == 1:
             return said[0]
         return torch.stack([logits.softmax(-1) for logits in said]).mean(0).log()
+
+    def _make_room(self, more: int) -> None:
+        """For the next slots; most answers end long before the greatest length."""
+        for cache in (voice.cache for voice in self.voices):
+            needed = cache.length + more
+            if needed > cache.capacity:
+                cache.reserve(min(self._most, max(needed, 2 * cache.capacity)))
 
     def keep(self, sentences: Int[Tensor, "R"]) -> None:
         """Go on with these sentences only, in this order."""

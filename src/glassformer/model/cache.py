@@ -1,8 +1,8 @@
 """The key-value cache: what one decoding step need not compute again.
 
-Self-attention appends one step's keys and values to room set aside beforehand; cross-attention's
-are those of the source and are full from the start. Rows that are done leave both, which happens
-without gradients.
+Self-attention appends one step's keys and values to room that was reserved for them;
+cross-attention's are those of the source and are full from the start. Rows that are done leave
+both, which happens without gradients.
 """
 
 from dataclasses import dataclass
@@ -43,13 +43,23 @@ class KeyValueCache:
         if end > self.k.size(2):
             raise InputError(
                 f"The cache has room for {self.k.size(2)} positions; {end} were asked for.",
-                "Its room is set aside once, before the first step.",
-                "Start it larger: start_cache(..., capacity=<longest output>).",
+                "Appending makes no room, so that a step copies nothing.",
+                "Start it larger, start_cache(..., capacity=<longest output>), or reserve more.",
             )
         for room, new in ((self.k, k), (self.v, v)):
             room.narrow(2, self.length, k.size(2)).copy_(new)
         self.length = end
         return self.keys_values()
+
+    def reserve(self, capacity: int) -> None:
+        """Have room for so many positions."""
+        if capacity > self.k.size(2):
+            self.k, self.v = self._enlarged(self.k, capacity), self._enlarged(self.v, capacity)
+
+    def _enlarged(self, x: Tensor, capacity: int) -> Tensor:
+        larger = x.new_empty(*x.shape[:2], capacity, x.size(3))
+        larger.narrow(2, 0, self.length).copy_(x.narrow(2, 0, self.length))
+        return larger
 
     def keys_values(self) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         """Those that are filled."""
@@ -95,6 +105,16 @@ class DecoderCache:
     def length(self) -> int:
         """How many target tokens have keys and values here."""
         return self.layers[0].self_attention.length
+
+    @property
+    def capacity(self) -> int:
+        """How many there is room for."""
+        return self.layers[0].self_attention.k.size(2)
+
+    def reserve(self, capacity: int) -> None:
+        """Have room for so many target tokens."""
+        for layer in self.layers:
+            layer.self_attention.reserve(capacity)
 
     def extend(self, positions: Int[Tensor, "T"]) -> Int[Tensor, "P"]:
         """The positions of all keys once those of the next tokens are among them."""
