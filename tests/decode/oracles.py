@@ -5,6 +5,7 @@ from itertools import product
 from random import Random
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +19,12 @@ from glassformer.model.transformer import LanguageModel
 Said = tuple[int, ...]
 After = Callable[[list[Said]], list[list[float]]]  # what follows each prefix: log-probabilities
 CLOSE = 1e-5
+WAYS = {
+    "greedy": {"beam_size": 1},
+    "beam": {"beam_size": 4, "n_best": 3},
+    "sample": {"sample": True, "n_best": 3},
+}
+each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
 def toy(vocab_size: int = 12, **changes: Any) -> Any:

@@ -6,7 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from decode.oracles import after, assert_same, beam, never, remembering, sources, toy
+from decode.oracles import (
+    WAYS,
+    after,
+    assert_same,
+    beam,
+    each_way,
+    never,
+    remembering,
+    sources,
+    toy,
+)
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS, PAD
 from glassformer.decode.search import SearchOptions, force_decode, search, stream
@@ -20,12 +30,6 @@ VARIANTS = [
     {"positions": "learned", "tie_source_target": False},
     {"positions": "relative-bucketed", "feed_forward": "swiglu"},
 ]
-WAYS = {
-    "greedy": {"beam_size": 1},
-    "beam": {"beam_size": 4, "n_best": 3},
-    "sample": {"sample": True, "n_best": 3},
-}
-each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
 def find(model, questions, prefixes=None, numbers=None, **options):

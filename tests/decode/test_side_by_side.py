@@ -6,7 +6,7 @@ from threading import Thread, current_thread, main_thread
 import pytest
 import torch
 
-from decode.oracles import assert_same, sources, toy
+from decode.oracles import WAYS, assert_same, each_way, sources, toy
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode import side_by_side as parting
@@ -17,12 +17,6 @@ from glassformer.errors import InputError
 from glassformer.model.attention import record_attention
 
 V, LIMIT = 12, 7
-WAYS = {
-    "greedy": {"beam_size": 1},
-    "beam": {"beam_size": 4, "n_best": 3},
-    "sample": {"sample": True, "n_best": 3},
-}
-each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
 @pytest.fixture(autouse=True)

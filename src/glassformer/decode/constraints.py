@@ -14,7 +14,7 @@ from torch import Tensor
 from glassformer.decode.options import SearchOptions
 
 NEVER = -torch.inf
-A_FEW = 64  # tokens of a vocabulary
+A_FEW = 64  # tokens that are looked at before all
 
 
 @dataclass
