@@ -148,7 +148,6 @@ def quantize(model: nn.Module, fill: Fill = nothing) -> nn.Module:
 
     `fill` gives each large layer its weights just before it is quantised, if it has none yet.
     """
-    made: dict[int, nn.Module] = {}
 
     def convert(module: nn.Module, name: str) -> nn.Module | None:
         if isinstance(module, nn.Linear) and module.out_features >= SMALLEST:
@@ -158,10 +157,8 @@ def quantize(model: nn.Module, fill: Fill = nothing) -> nn.Module:
             fill(module, name)
             return Int8Votes(module)
         if isinstance(module, TokenEmbedding):
-            if id(module) not in made:  # shared by encoder and decoder: stays so
-                fill(module, name)
-                made[id(module)] = Int8Embedding(module)
-            return made[id(module)]
+            fill(module, name)
+            return Int8Embedding(module)
         return None
 
     replace(model.eval(), convert)

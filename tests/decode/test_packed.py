@@ -1,5 +1,7 @@
 """Packed linear layers: the same numbers in another layout."""
 
+import gc
+
 import pytest
 import torch
 from torch import nn
@@ -8,13 +10,22 @@ from decode.oracles import assert_same, sources, toy
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode import packed
-from glassformer.decode.packed import PackedLinear, can_pack, pack
+from glassformer.decode.packed import (
+    PackedEmbedding,
+    PackedLinear,
+    blocks_of,
+    can_pack,
+    pack,
+    rows_of,
+)
 from glassformer.decode.search import SearchOptions, search
+from glassformer.errors import InputError
 from glassformer.model.attention import (
     MultiHeadAttention,
     few_queries_attention,
     scaled_dot_product_attention,
 )
+from glassformer.model.embedding import TokenEmbedding
 
 needs_onednn = pytest.mark.skipif(not can_pack(), reason="this torch has no oneDNN")
 CLOSE = {"rtol": 0, "atol": 1e-5}
@@ -69,6 +80,7 @@ def test_it_reads_what_is_not_laid_out_in_order():
         {},
         {"feed_forward": "swiglu", "n_kv_heads": 1, "attention_bias": True},
         {"tie_target_output": True, "positions": "rope"},
+        {"tie_source_target": True, "tie_target_output": True},
     ],
     ids=str,
 )
@@ -130,6 +142,69 @@ def test_rows_are_copied_where_weights_are_read_from_memory(cache, capability, c
     monkeypatch.setattr(packed, "CACHE", cache)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert pack(toy()).output.copies == copies
+
+
+def is_known_order() -> bool:
+    """Of packed weights, on this processor."""
+    linear = nn.Linear(32, 200)
+    return (
+        can_pack() and blocks_of(PackedLinear(linear)._packed, linear.weight.detach()) is not None
+    )
+
+
+needs_known_order = pytest.mark.skipif(not is_known_order(), reason="oneDNN's order is another")
+TIED = {"tie_source_target": True, "tie_target_output": True}
+
+
+@needs_known_order
+@pytest.mark.parametrize("shape", [(64, 16), (200, 32), (77, 20), (5, 130)])
+def test_packed_weights_are_read_where_they_lie(shape):
+    linear = nn.Linear(*reversed(shape), bias=False)
+    weight = linear.weight.detach()
+    ours = PackedLinear(linear)
+    blocks = blocks_of(ours._packed, weight)
+    assert blocks is not None and blocks.data_ptr() == torch.ops.mkldnn.data_ptr(ours._packed)
+    assert torch.equal(rows_of(blocks, torch.arange(len(weight))), weight)
+    del ours, linear
+    gc.collect()
+    PackedLinear(nn.Linear(*reversed(shape)))  # where the others were, had they been let go
+    assert torch.equal(rows_of(blocks, torch.arange(len(weight))), weight)
+
+
+@needs_onednn
+def test_an_order_that_is_not_known_is_not_guessed():
+    linear = nn.Linear(16, 70, bias=False)
+    assert blocks_of(PackedLinear(linear)._packed, linear.weight.detach() + 1) is None
+
+
+@needs_known_order
+@torch.inference_mode()
+def test_one_table_serves_both_embeddings_and_the_output():
+    plain, ours = toy(**TIED), toy(**TIED)
+    ours.load_state_dict(plain.state_dict())
+    pack(ours)
+    embedding = ours.encoder.embedding
+    assert isinstance(embedding, PackedEmbedding) and embedding is ours.decoder.embedding
+    assert not any(p.numel() >= plain.output.weight.numel() for p in ours.parameters())
+    assert embedding.vocab_size == plain.encoder.embedding.vocab_size
+    assert torch.equal(embedding.weight, plain.output.weight)
+    ids = torch.tensor([[3, 1, 3], [2, 0, 11]])
+    assert torch.equal(embedding(ids), plain.encoder.embedding(ids))
+    with pytest.raises(InputError, match="Token id 12 is outside"):
+        embedding(ids + 1)
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "changes, order", [(TIED, ()), ({**TIED, "tie_target_output": False}, packed.BLOCKS)], ids=str
+)
+@torch.inference_mode()
+def test_a_table_that_cannot_be_shared_stays(changes, order, monkeypatch):
+    """In an order that nobody knows, or of other numbers than the output's."""
+    monkeypatch.setattr(packed, "BLOCKS", order)
+    model = pack(toy(**changes))
+    assert isinstance(model.encoder.embedding, TokenEmbedding)
+    assert model.encoder.embedding is model.decoder.embedding
 
 
 def test_without_onednn_the_model_stays_as_it_is(monkeypatch):

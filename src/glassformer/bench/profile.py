@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ from glassformer.config import PRESETS
 from glassformer.data.batch import pad
 from glassformer.data.batching import TokenBatches
 from glassformer.data.tokenizer import BOS, EOS
-from glassformer.decode.packed import PackedLinear, pack
+from glassformer.decode.packed import PackedEmbedding, PackedLinear, pack
 from glassformer.decode.replay import record
 from glassformer.decode.search import SearchOptions, search
 from glassformer.decode.session import Session, output_limits
@@ -306,8 +307,9 @@ def cache_bytes(subject: Subject, source: Tensor) -> int:
 
 def weight_bytes(model: nn.Module) -> int:
     """Shared tensors count once; packed layers keep theirs where torch does not look."""
-    everything = (*model.parameters(), *model.buffers())
-    tensors = {t.data_ptr(): t.nbytes for t in everything if not t.is_mkldnn}
+    parts = [m for m in model.modules() if not isinstance(m, PackedEmbedding)]
+    own = chain.from_iterable((*m.parameters(False), *m.buffers(False)) for m in parts)
+    tensors = {t.data_ptr(): t.nbytes for t in own if not t.is_mkldnn}
     size = {PackedLinear: 4, Int8Linear: 1}
     packed = [m for m in model.modules() if isinstance(m, PackedLinear | Int8Linear)]
     extra = [m.in_features * m.out_features * size[type(m)] for m in packed]

@@ -1,15 +1,18 @@
 """What decoding computes at every step, laid out for it: the same numbers, faster in few rows.
 
-Large linear layers have their weights in oneDNN's own order, attention a kernel for few queries.
+Large linear layers have their weights in oneDNN's own order, attention a kernel for few queries. A
+table of embeddings that is also the output projection (§3.4) is read where that one has it.
 """
 
+import ctypes
 import warnings
 from collections.abc import Callable
 from functools import cache
+from math import ceil
 from typing import Optional, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.model.attention import (
@@ -17,13 +20,16 @@ from glassformer.model.attention import (
     few_queries_attention,
     fused_attention,
 )
+from glassformer.model.embedding import TokenEmbedding, check_ids
 from glassformer.model.replace import Fill, Heir, nothing, replace
 
+_ops = torch.ops.mkldnn
 TYPICAL_ROWS = 32  # for which the layout is chosen; it serves any number
 SMALL = 1 << 16  # weights of a layer that gains nothing by it
 # One row is multiplied by a kernel that reads weights more slowly than that for a few. Where they
 # come from memory, not from a cache, a few copies of the row take less time than the row.
 COPIES, CACHE = 4, 1 << 26  # rows, bytes
+BLOCKS = 64, 48, 32, 24, 16, 8  # outputs that oneDNN may keep side by side
 
 
 class PackedLinear(Heir):
@@ -38,7 +44,7 @@ class PackedLinear(Heir):
         self.copies = copies
         self.in_features, self.out_features = linear.in_features, linear.out_features
         weight = linear.weight.detach()
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight, TYPICAL_ROWS)
+        packed = _ops._reorder_linear_weight(weight, TYPICAL_ROWS)
         self.register_buffer("_packed", packed, persistent=False)
         bias = linear.bias.detach().clone() if linear.bias is not None else None
         self.register_buffer("bias", bias, persistent=False)
@@ -54,6 +60,52 @@ class PackedLinear(Heir):
             return _product()(x, self._packed, self.bias)
         copies = x.reshape(1, -1).expand(self.copies, -1)
         return _product()(copies, self._packed, self.bias)[:1].view(*x.shape[:-1], -1)
+
+
+class PackedEmbedding(Heir):
+    """A `TokenEmbedding` without a table of its own: it reads that of a `PackedLinear`.
+
+    oneDNN keeps the weights of some outputs side by side, input after input, then those of the next
+    (`_blocks`). An output is a token here, and its column a row of the table.
+    """
+
+    _blocks: Tensor
+
+    def __init__(self, embedding: TokenEmbedding, blocks: Float[Tensor, "N D n"]) -> None:
+        super().__init__()
+        self.vocab_size, self.scale = embedding.vocab_size, embedding.scale
+        self.register_buffer("_blocks", blocks, persistent=False)
+
+    @property
+    def weight(self) -> Tensor:
+        """A copy in the ordinary layout."""
+        return rows_of(self._blocks, torch.arange(self.vocab_size))
+
+    def forward(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        check_ids(ids, self.vocab_size)
+        return rows_of(self._blocks, ids) * self.scale
+
+
+def rows_of(blocks: Float[Tensor, "N D n"], ids: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
+    width = blocks.size(2)
+    return blocks[ids // width, :, ids % width]
+
+
+def blocks_of(packed: Tensor, like: Float[Tensor, "O I"]) -> Float[Tensor, "N I n"] | None:
+    """The memory of packed weights, if it is in an order that is known: these are the weights."""
+    outputs, inputs = like.shape
+    there = (ctypes.c_char * _ops._nbytes(packed)).from_address(_ops.data_ptr(packed))
+    there.owner = packed  # lives as long as somebody looks at it
+    memory = torch.frombuffer(there, dtype=like.dtype)
+    some = torch.linspace(0, outputs - 1, 100).long()  # whose order is everybody's
+    for width in BLOCKS:
+        blocks = ceil(outputs / width)
+        depth, rest = divmod(memory.numel(), blocks * width)
+        if rest == 0 and depth >= inputs:  # what is more is there to fill a whole number of vectors
+            view = memory.view(blocks, depth, width)[:, :inputs]
+            if rows_of(view, some).equal(like[some]):
+                return view
+    return None
 
 
 @cache
@@ -79,6 +131,13 @@ def _is_streamed(model: nn.Module) -> bool:
     return n_bytes > CACHE and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
+def _tied_outputs(model: nn.Module) -> dict[nn.Module, str]:
+    """The name of the linear layer that has the table of an embedding."""
+    linear = {id(m.weight): name for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    tables = [m for m in model.modules() if isinstance(m, TokenEmbedding)]
+    return {m: linear[id(m.weight)] for m in tables if id(m.weight) in linear}
+
+
 def pack(model: nn.Module, fill: Fill = nothing) -> nn.Module:
     """Change `model` for decoding in fp32 on CPU, and give it back. It cannot be trained after.
 
@@ -86,6 +145,7 @@ def pack(model: nn.Module, fill: Fill = nothing) -> nn.Module:
     """
 
     copies = COPIES if _is_streamed(model) else 1
+    outputs = _tied_outputs(model)
 
     def convert(module: nn.Module, name: str) -> nn.Module | None:
         if not isinstance(module, nn.Linear) or module.weight.numel() <= SMALL:
@@ -93,8 +153,17 @@ def pack(model: nn.Module, fill: Fill = nothing) -> nn.Module:
         fill(module, name)
         return PackedLinear(module, copies)
 
+    def share(module: nn.Module, name: str) -> nn.Module | None:
+        output = model.get_submodule(outputs[module]) if module in outputs else None
+        if not isinstance(module, TokenEmbedding) or not isinstance(output, PackedLinear):
+            return None
+        fill(module, name)
+        blocks = blocks_of(output._packed, module.weight.detach())
+        return None if blocks is None else PackedEmbedding(module, blocks)
+
     if can_pack():
         replace(model, convert)
+        replace(model, share)
     attend_with_few_queries(model)
     return model.eval()
 

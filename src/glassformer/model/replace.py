@@ -21,11 +21,25 @@ def nothing(module: nn.Module, name: str) -> None:
     """The `Fill` of a model that has its weights."""
 
 
-def replace(model: nn.Module, convert: Convert, path: str = "") -> None:
-    """Put convert(part, name) in the place of each part; where it gives None, look inside."""
-    for name, child in model.named_children():
-        new = convert(child, path + name)
-        if new is None:
-            replace(child, convert, f"{path}{name}.")
+def replace(model: nn.Module, convert: Convert) -> None:
+    """Put convert(part, name) in the place of each part; where it gives None, look inside.
+
+    A part that stands in several places, such as an embedding that encoder and decoder share, has
+    one heir.
+    """
+    _look_inside(model, "", convert, {})
+
+
+def _look_inside(
+    parent: nn.Module, path: str, convert: Convert, heirs: dict[int, nn.Module | None]
+) -> None:
+    """`heirs` are by the identity of what was there: parts that are replaced are let go at once."""
+    for name in [name for name, _ in parent.named_children()]:
+        child = parent.get_submodule(name)
+        if id(child) not in heirs:
+            heirs[id(child)] = convert(child, path + name)
+        heir = heirs[id(child)]
+        if heir is None:
+            _look_inside(child, f"{path}{name}.", convert, heirs)
         else:
-            setattr(model, name, new)
+            setattr(parent, name, heir)
