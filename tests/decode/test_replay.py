@@ -123,6 +123,28 @@ def test_nothing_is_recorded_before_it_pays_and_nothing_twice(traces):
     assert len(traces) == 2 and traces[1] is model.encoder
 
 
+@torch.inference_mode()
+def test_what_comes_once_in_a_batch_or_takes_long_by_itself_is_not_recorded(traces, monkeypatch):
+    monkeypatch.setattr("glassformer.decode.replay.MUCH", 1)
+    model, source = toy(V), pad(sources(5, 5, vocab_size=V))
+    expected = told(model, source, 4)
+    record(model, often=0)
+    assert all(map(torch.equal, told(model, source, 4), expected))
+    assert len(traces) == 1 and traces[0] is not model.encoder  # but the beam's steps
+
+
+@torch.inference_mode()
+def test_torch_plays_what_others_record_as_it_did_before():
+    before = torch._C._jit_set_profiling_executor(True)
+    try:
+        model = toy(V)
+        record(model, often=0)
+        search(model, pad(sources(5, vocab_size=V)), BOS, EOS, SearchOptions(max_length=3))
+        assert torch._C._jit_set_profiling_executor(True)
+    finally:
+        torch._C._jit_set_profiling_executor(before)
+
+
 def test_ids_that_the_model_does_not_know_are_refused_all_the_same():
     model, one = toy(V), pad(sources(5, vocab_size=V))
     record(model, often=0)

@@ -8,7 +8,8 @@ else the model's code decides by makes another kind of call, with a recording of
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from math import ceil
 from threading import Lock
@@ -32,6 +33,7 @@ from glassformer.model.transformer import LanguageModel, Transformer
 
 Speaker = Transformer | LanguageModel
 OFTEN = 300  # calls that cost without a recording what making one does, some tenths of a second
+MUCH = 4_000_000_000  # products beside which asking for them takes no time: some tens of ms
 KERNELS = scaled_dot_product_attention, fused_attention, few_queries_attention
 ONE_AT_A_TIME = Lock()  # torch records what one thread does, and warnings are everybody's
 PLACE = "_replay"  # of a model's recordings, among its attributes
@@ -64,17 +66,41 @@ class Recorder:
             calls = self._calls[kind]
             self._calls[kind] = calls + 1
         if calls == self.often:
-            example = (*shared, *(x[: kind.sentences] for x in batched))
-            # Warnings are that shapes are asked for, and that torch.jit may go.
-            with ONE_AT_A_TIME, warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self._used[kind] = torch.jit.trace(
-                    self._used[kind],
-                    example,
-                    check_trace=False,
-                    _store_inputs=False,  # a whole batch's keys and values
+            with ONE_AT_A_TIME:
+                recording = _trace(
+                    self._used[kind], (*shared, *(x[: kind.sentences] for x in batched))
                 )
+                with _plainly_played():
+                    said = recording(*shared, *batched)
+            self._used[kind] = recording
+            return said
         return self._used[kind](*shared, *batched)
+
+
+def _trace(module: nn.Module, example: tuple[Tensor, ...]) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that shapes are asked for, and that torch.jit may go
+        recording: nn.Module = torch.jit.trace(
+            module,
+            example,
+            check_trace=False,
+            _store_inputs=False,  # a whole batch's keys and values
+        )
+    return recording
+
+
+@contextmanager
+def _plainly_played() -> Iterator[None]:
+    """What is played for the first time is always played by torch's older, simpler player.
+
+    The newer one watches the first calls for what else it could do. It finds nothing here, and
+    keeps some ten megabytes of every recording.
+    """
+    before = torch._C._jit_set_profiling_executor(False)
+    try:
+        yield
+    finally:
+        torch._C._jit_set_profiling_executor(before)
 
 
 class Replay:
@@ -127,6 +153,8 @@ class Replay:
 
     def read(self, source: Int[Tensor, "B S"], mask: Tensor | None) -> Float[Tensor, "B S D"]:
         """What the encoder makes of it."""
+        if source.numel() * self.n_weights > MUCH:
+            return self._reader(source, mask)
         check_ids(source, self._reader.embedding.vocab_size)  # a recording does not look at values
         masks = [] if mask is None else [mask]
         return self._readings(self._kind(source, mask), (), (source, *masks))

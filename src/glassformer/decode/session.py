@@ -70,8 +70,10 @@ class Session:
     def prefill(self, ids: Int[Tensor, "B P"]) -> Float[Tensor, "B P V"]:
         """The logits of what follows each of the first tokens, all read at once."""
         self.steps = ids.size(1)
-        first = torch.zeros(1, dtype=torch.long)
-        return self._ask(ids, None, first if self.steps == 1 else None)  # one token is a step
+        # One token is a step like those that follow, but before a beam's, which are of another
+        # kind: for one call in a batch no recording is made.
+        first = torch.zeros(1, dtype=torch.long) if self.steps == self.width == 1 else None
+        return self._ask(ids, None, first)
 
     def step(
         self, ids: Int[Tensor, "B W"], parents: Int[Tensor, "B W"] | None = None
