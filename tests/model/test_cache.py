@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glassformer.errors import InputError
 from glassformer.model.build import build
-from glassformer.model.cache import KeyValueCache
+from glassformer.model.cache import KeyValueCache, Room
 from glassformer.model.masks import padding_mask
 
 G, K, CAPACITY = 2, 3, 12
@@ -25,7 +25,11 @@ def rand(batch: int, length: int) -> Tensor:
 
 
 def empty(batch: int, capacity: int = CAPACITY) -> KeyValueCache:
-    return KeyValueCache.empty(batch, G, capacity, K, like=rand(1, 1))
+    return KeyValueCache.empty(batch, G, capacity, K, room(batch * capacity))
+
+
+def room(positions: int) -> Room:
+    return Room(rand(1, 1), 2 * positions * G * K)
 
 
 def translator(**changes: object):
@@ -75,11 +79,43 @@ def test_each_row_keeps_the_positions_of_its_own_choice_and_goes_on_from_them():
 def test_more_room_keeps_what_is_there():
     cache, first, second = empty(2, capacity=2), rand(2, 2), rand(2, 3)
     cache.append(first, -first)
-    cache.reserve(1)
-    assert cache.k.size(2) == 2
-    cache.reserve(5)
+    cache.move(5, room(10))
     k, v = cache.append(second, -second)
     assert torch.equal(k, torch.cat((first, second), 2)) and torch.equal(v, -k)
+
+
+def test_rows_that_stay_stay_where_they_are():
+    """Nothing is asked of the system for it, and nothing of the room is copied but what is kept."""
+    cache = empty(4)
+    cache.append(rand(4, 3), rand(4, 3))
+    places = cache.k.data_ptr(), cache.v.data_ptr()
+    cache.reorder(torch.tensor([1, 3]))
+    assert (cache.k.data_ptr(), cache.v.data_ptr()) == places
+    assert cache.k.shape == (2, G, CAPACITY, K) and cache.k.is_contiguous()
+
+
+@torch.no_grad()
+def test_all_layers_have_one_piece_of_memory_also_after_growing():
+    decoder = translator().decoder
+    cache = decoder.start_cache(4, torch.randn(3, 5, 8, dtype=torch.float64))
+
+    def pieces(*places: int) -> set[int]:
+        return {cache.tensors[i].untyped_storage().data_ptr() for i in places}
+
+    own, source = (0, 1, 4, 5), (2, 3, 6, 7)
+    assert len(pieces(*own)) == len(pieces(*source)) == 1 and pieces(*own) != pieces(*source)
+    decoder(torch.ones(3, 2, dtype=torch.long), cache=cache)
+    cache.reorder(torch.tensor([2, 0]))
+    before = [x.clone() for x in cache.tensors]
+    cache.reserve(4)
+    assert cache.capacity == 4
+    cache.reserve(9)
+    assert cache.capacity == 9 and len(pieces(*own)) == 1
+    for x, old in zip(cache.tensors, before, strict=True):
+        assert torch.equal(x[:, :, :2], old[:, :, :2])
+    n_layers, rows, heads, d_k = 2, 2, 4, 2
+    taken = cache.tensors[0].untyped_storage().nbytes()
+    assert taken == n_layers * 2 * rows * heads * 9 * d_k * 8, "no more than that"
 
 
 def test_reordering_to_no_rows_leaves_none():
@@ -99,7 +135,7 @@ def test_appending_writes_in_place():
 
 def test_a_full_cache_gives_what_it_was_made_of():
     k, v = rand(2, 5), rand(2, 5)
-    cache = KeyValueCache.full(k, v)
+    cache = KeyValueCache.full(k, v, room(10))
     assert cache.length == 5
     assert all(map(torch.equal, cache.keys_values(), (k, v)))
 

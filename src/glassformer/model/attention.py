@@ -133,12 +133,12 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.n_kv_heads, self.cross = n_heads, n_kv_heads, cross
         self.d_k = d_model // n_heads
         self.dropout, self.scale, self.kernel = check_probability(dropout), scale, kernel
-        kv_width = 2 * n_kv_heads * self.d_k
+        self.kv_width = 2 * n_kv_heads * self.d_k
         if cross:
             self.q = nn.Linear(d_model, d_model, bias)
-            self.kv = nn.Linear(d_model, kv_width, bias)
+            self.kv = nn.Linear(d_model, self.kv_width, bias)
         else:
-            self.qkv = nn.Linear(d_model, d_model + kv_width, bias)
+            self.qkv = nn.Linear(d_model, d_model + self.kv_width, bias)
         self.output = nn.Linear(d_model, d_model, bias)
 
     def forward(

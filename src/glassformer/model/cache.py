@@ -6,12 +6,28 @@ both, which happens without gradients.
 """
 
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.errors import InputError
+
+
+class Room:
+    """One piece of memory for the keys and values of all layers, handed out tensor by tensor.
+
+    A large piece goes back to the system when its sentences are done. Two dozen smaller ones would
+    each leave a hole, and many a hole is a little too small for what comes next.
+    """
+
+    def __init__(self, like: Tensor, numbers: int) -> None:
+        self._left = like.new_empty(numbers)
+
+    def take(self, *shape: int) -> Tensor:
+        taken, self._left = self._left.tensor_split([prod(shape)])
+        return taken.view(shape)
 
 
 class KeyValueCache:
@@ -23,16 +39,17 @@ class KeyValueCache:
         self.k, self.v, self.length = k, v, length
 
     @classmethod
-    def full(cls, k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"]) -> "KeyValueCache":
+    def full(
+        cls, k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"], room: Room
+    ) -> "KeyValueCache":
         """Head by head in memory, since every step reads all of it."""
-        return cls(k.contiguous(), v.contiguous(), k.size(2))
+        k, v = (room.take(*x.shape).copy_(x) for x in (k, v))
+        return cls(k, v, k.size(2))
 
     @classmethod
-    def empty(
-        cls, batch: int, heads: int, capacity: int, d_k: int, like: Tensor
-    ) -> "KeyValueCache":
-        """Room for `capacity` positions, of the dtype and on the device of `like`."""
-        k, v = (like.new_empty(batch, heads, capacity, d_k) for _ in range(2))
+    def empty(cls, batch: int, heads: int, capacity: int, d_k: int, room: Room) -> "KeyValueCache":
+        """For `capacity` positions."""
+        k, v = (room.take(batch, heads, capacity, d_k) for _ in range(2))
         return cls(k, v, 0)
 
     def append(
@@ -51,15 +68,12 @@ class KeyValueCache:
         self.length = end
         return self.keys_values()
 
-    def reserve(self, capacity: int) -> None:
-        """Have room for so many positions."""
-        if capacity > self.k.size(2):
-            self.k, self.v = self._enlarged(self.k, capacity), self._enlarged(self.v, capacity)
-
-    def _enlarged(self, x: Tensor, capacity: int) -> Tensor:
-        larger = x.new_empty(*x.shape[:2], capacity, x.size(3))
-        larger.narrow(2, 0, self.length).copy_(x.narrow(2, 0, self.length))
-        return larger
+    def move(self, capacity: int, room: Room) -> None:
+        """To where there is room for so many positions."""
+        old, (batch, heads, _, d_k) = self.keys_values(), self.k.shape
+        self.k, self.v = (room.take(batch, heads, capacity, d_k) for _ in range(2))
+        for x, kept in zip(self.keys_values(), old, strict=True):
+            x.copy_(kept)
 
     def keys_values(self) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         """Those that are filled."""
@@ -79,11 +93,12 @@ class KeyValueCache:
         self.k, self.v = self._select(self.k, rows), self._select(self.v, rows)
 
     def _select(self, x: Tensor, rows: Tensor) -> Tensor:
-        chosen = x.new_empty(rows.numel(), *x.shape[1:])
-        torch.index_select(  # only what is filled is worth copying
-            x[:, :, : self.length], 0, rows, out=chosen[:, :, : self.length]
-        )
-        return chosen
+        """Where it is, if it fits there. Only what is filled is worth copying."""
+        chosen = x.narrow(2, 0, self.length).index_select(0, rows)
+        n, (batch, *shape) = len(rows), x.shape
+        x = x[:n] if n <= batch else x.new_empty(n, *shape)
+        x.narrow(2, 0, self.length).copy_(chosen)
+        return x
 
 
 @dataclass
@@ -113,8 +128,13 @@ class DecoderCache:
 
     def reserve(self, capacity: int) -> None:
         """Have room for so many target tokens."""
-        for layer in self.layers:
-            layer.self_attention.reserve(capacity)
+        if capacity <= self.capacity:
+            return
+        own = [layer.self_attention for layer in self.layers]
+        widths = (prod(x.shape[:2]) * x.size(3) for cache in own for x in (cache.k, cache.v))
+        room = Room(own[0].k, capacity * sum(widths))
+        for cache in own:
+            cache.move(capacity, room)
 
     def extend(self, positions: Int[Tensor, "T"]) -> Int[Tensor, "P"]:
         """The positions of all keys once those of the next tokens are among them."""

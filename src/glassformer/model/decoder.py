@@ -1,6 +1,6 @@
 """The decoder: the right half of Figure 1."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import InputError
 from glassformer.model.attention import MultiHeadAttention, Rotation
-from glassformer.model.cache import DecoderCache, KeyValueCache, LayerCache
+from glassformer.model.cache import DecoderCache, KeyValueCache, LayerCache, Room
 from glassformer.model.masks import causal_mask
 from glassformer.model.residual import ResidualFactory
 from glassformer.model.stack import Stack
@@ -55,12 +55,12 @@ class DecoderLayer(nn.Module):
         return self.feed_forward_residual(x, self.feed_forward)
 
     def start_cache(
-        self, rows: int, capacity: int, like: Tensor, memory: Tensor | None
+        self, rows: int, capacity: int, memory: Tensor | None, room: Room, source_room: Room
     ) -> LayerCache:
         own, cross = self.self_attention, self.cross_attention
         return LayerCache(
-            KeyValueCache.empty(rows, own.n_kv_heads, capacity, own.d_k, like),
-            None if cross is None else KeyValueCache.full(*cross.keys_values(memory)),
+            KeyValueCache.empty(rows, own.n_kv_heads, capacity, own.d_k, room),
+            None if cross is None else KeyValueCache.full(*cross.keys_values(memory), source_room),
         )
 
 
@@ -103,9 +103,12 @@ class TransformerDecoder(Stack):
         """
         self._check_memory(memory, None)
         like = next(self.parameters()) if memory is None else memory
-        rows = batch if memory is None else memory.size(0)
-        layers = cast("Iterable[DecoderLayer]", self.layers)
-        kept = [layer.start_cache(rows, capacity, like, memory) for layer in layers]
+        rows, length = (batch, 0) if memory is None else memory.shape[:2]
+        layers = cast("Sequence[DecoderLayer]", self.layers)
+        sources = [layer.cross_attention for layer in layers if layer.cross_attention is not None]
+        room = Room(like, rows * capacity * sum(layer.self_attention.kv_width for layer in layers))
+        source_room = Room(like, rows * length * sum(source.kv_width for source in sources))
+        kept = [layer.start_cache(rows, capacity, memory, room, source_room) for layer in layers]
         return DecoderCache(kept, torch.empty(0, dtype=torch.long, device=like.device))
 
     def _check_memory(self, memory: Tensor | None, cache: DecoderCache | None) -> None:
