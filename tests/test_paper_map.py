@@ -48,7 +48,7 @@ def test_every_class_of_the_model_is_on_the_map() -> None:
     unmapped = {
         "Dropout", "NoPositions", "LearnedBias", "LayerCache", "DecoderCache", "Part",
         "Description", "LanguageModel", "TransformerClassifier", "TransformerTagger", "Unset",
-        "Heir",
+        "Heir", "Room",
     }  # parts of what is mapped, or heads that no paper describes  # fmt: skip
     for path in folder.glob("*.py"):
         for node in ast.parse(path.read_text()).body:

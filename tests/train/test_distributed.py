@@ -11,7 +11,8 @@ import torch
 from torch.testing import assert_close
 
 from glassformer.data.prepare import Prepared
-from glassformer.train.distributed import ALONE, like, spread, whole, world
+from glassformer.errors import DataError
+from glassformer.train.distributed import ALONE, World, like, spread, whole, world
 from train.runs import RECIPE, child, curve, latest, records, tiny, trained
 
 STEPS, STOP = 10, 5
@@ -121,6 +122,25 @@ def test_alone_nothing_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
         assert processes.first_alone(lambda: "done") == "done"
         processes.wait()
     assert whole(tensor) is tensor and like(tensor, tensor) is tensor
+
+
+def test_what_one_process_cannot_do_it_says_and_the_others_end(monkeypatch):
+    told = []
+
+    def add_up(world: World, *values: float) -> list[float]:
+        told.append((world.rank, *values))
+        return [float(DataError.exit_code)]
+
+    def work() -> None:
+        raise DataError("no data", "none", "find some")
+
+    monkeypatch.setattr(World, "sum", add_up)
+    with pytest.raises(DataError, match="no data"):
+        World(0, 2).first_alone(work)
+    with pytest.raises(SystemExit) as ended:
+        World(1, 2).first_alone(work)
+    assert ended.value.code == DataError.exit_code
+    assert told == [(0, DataError.exit_code), (1, 0)]
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from glassformer.bench.engines import (
 )
 from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.lively import lively
-from glassformer.bench.peak import memory_of
+from glassformer.bench.peak import TIMES, memory_of
 from glassformer.bench.race import (
     Cell,
     Turns,
@@ -212,7 +212,8 @@ def memory_table(
             row += [f"< {limit / MIB:.0f}", yes(memory.peak < limit)]
         rows.append(row if limit else [*row, "–", "–"])
     columns = ["contender", "interpreter", "loaded", "peak", "peak − interpreter", "goal", "met"]
-    return Table(f"Memory in MiB: {cell}, each in a process of its own", columns, rows)
+    title = f"Memory in MiB: {cell}, decoded {TIMES} times, each in a process of its own"
+    return Table(title, columns, rows)
 
 
 def notes(plan: Plan, done: Measured) -> list[str]:

@@ -4,6 +4,7 @@ torchrun starts the processes and says who is who; without it there is one.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from glassformer.errors import GlassformerError
 from glassformer.model.stack import Stack
 
 T = TypeVar("T")
@@ -45,13 +47,22 @@ class World:
             dist.barrier()
 
     def first_alone(self, work: Callable[[], T]) -> T:
-        """Work whose result is kept on disk: one process does it, the others then find it done."""
-        if not self.leads:
-            self.wait()
-        done = work()
+        """Work whose result is kept on disk: one process does it, the others then find it done.
+
+        Where it cannot be done, the one that tried says why, and the others just end.
+        """
         if self.leads:
-            self.wait()
-        return done
+            try:
+                done = work()
+            except GlassformerError as error:
+                self.sum(error.exit_code)
+                raise
+            self.sum(0)
+            return done
+        (code,) = self.sum(0)
+        if code:
+            sys.exit(int(code))
+        return work()
 
 
 ALONE = World()
