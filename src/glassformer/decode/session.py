@@ -26,7 +26,7 @@ from glassformer.model.masks import padding_mask
 from glassformer.model.transformer import LanguageModel
 
 USUAL = 24  # steps that there is room for at first
-TIDY = 8  # steps after which a beam's slots are looked through: leaving some out copies the others
+TIDY = 4  # steps after which a beam's slots are looked through: leaving some out copies the others
 
 
 @dataclass

@@ -68,6 +68,10 @@ class KeyValueCache:
         self.length = end
         return self.keys_values()
 
+    def size(self, capacity: int) -> int:
+        """Numbers that so many positions are."""
+        return sum(prod(x.shape[:2]) * capacity * x.size(3) for x in (self.k, self.v))
+
     def move(self, capacity: int, room: Room) -> None:
         """To where there is room for so many positions."""
         old, (batch, heads, _, d_k) = self.keys_values(), self.k.shape
@@ -117,24 +121,31 @@ class DecoderCache:
     positions: Int[Tensor, "P"]
 
     @property
+    def _own(self) -> list[KeyValueCache]:
+        return [layer.self_attention for layer in self.layers]
+
+    @property
+    def _sources(self) -> list[KeyValueCache]:
+        return [c for layer in self.layers if (c := layer.cross_attention) is not None]
+
+    @property
     def length(self) -> int:
         """How many target tokens have keys and values here."""
-        return self.layers[0].self_attention.length
+        return self._own[0].length
 
     @property
     def capacity(self) -> int:
         """How many there is room for."""
-        return self.layers[0].self_attention.k.size(2)
+        return self._own[0].k.size(2)
 
     def reserve(self, capacity: int) -> None:
         """Have room for so many target tokens."""
         if capacity <= self.capacity:
             return
-        own = [layer.self_attention for layer in self.layers]
-        widths = (prod(x.shape[:2]) * x.size(3) for cache in own for x in (cache.k, cache.v))
-        room = Room(own[0].k, capacity * sum(widths))
-        for cache in own:
-            cache.move(capacity, room)
+        caches = [(c, capacity) for c in self._own] + [(c, c.length) for c in self._sources]
+        room = Room(self._own[0].k, sum(c.size(positions) for c, positions in caches))
+        for cache, positions in caches:
+            cache.move(positions, room)
 
     def extend(self, positions: Int[Tensor, "T"]) -> Int[Tensor, "P"]:
         """The positions of all keys once those of the next tokens are among them."""
@@ -144,20 +155,18 @@ class DecoderCache:
     def advance(self, positions: Int[Tensor, "T"]) -> None:
         """The next tokens' keys and values have been written into the tensors of `tensors`."""
         self.extend(positions)
-        for layer in self.layers:
-            layer.self_attention.length += len(positions)
+        for cache in self._own:
+            cache.length += len(positions)
 
     def choose(self, slots: Int[Tensor, "B n"]) -> None:
         """Keep these target positions only; what stands in one column stood at one position."""
         self.positions = self.positions[slots[0]]
-        for layer in self.layers:
-            layer.self_attention.choose(slots)
+        for cache in self._own:
+            cache.choose(slots)
 
     def reorder(self, rows: Int[Tensor, "R"]) -> None:
-        for layer in self.layers:
-            layer.self_attention.reorder(rows)
-            if layer.cross_attention is not None:
-                layer.cross_attention.reorder(rows)
+        for cache in (*self._own, *self._sources):
+            cache.reorder(rows)
 
     @property
     def tensors(self) -> list[Tensor]:

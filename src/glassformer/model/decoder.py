@@ -54,13 +54,18 @@ class DecoderLayer(nn.Module):
             x = self.cross_attention_residual(x, attend)
         return self.feed_forward_residual(x, self.feed_forward)
 
+    def cache_width(self, capacity: int, source: int) -> int:
+        """Numbers that are kept of a sentence with so many target and source positions."""
+        cross = 0 if self.cross_attention is None else self.cross_attention.kv_width
+        return capacity * self.self_attention.kv_width + source * cross
+
     def start_cache(
-        self, rows: int, capacity: int, memory: Tensor | None, room: Room, source_room: Room
+        self, rows: int, capacity: int, memory: Tensor | None, room: Room
     ) -> LayerCache:
         own, cross = self.self_attention, self.cross_attention
         return LayerCache(
             KeyValueCache.empty(rows, own.n_kv_heads, capacity, own.d_k, room),
-            None if cross is None else KeyValueCache.full(*cross.keys_values(memory), source_room),
+            None if cross is None else KeyValueCache.full(*cross.keys_values(memory), room),
         )
 
 
@@ -105,10 +110,8 @@ class TransformerDecoder(Stack):
         like = next(self.parameters()) if memory is None else memory
         rows, length = (batch, 0) if memory is None else memory.shape[:2]
         layers = cast("Sequence[DecoderLayer]", self.layers)
-        sources = [layer.cross_attention for layer in layers if layer.cross_attention is not None]
-        room = Room(like, rows * capacity * sum(layer.self_attention.kv_width for layer in layers))
-        source_room = Room(like, rows * length * sum(source.kv_width for source in sources))
-        kept = [layer.start_cache(rows, capacity, memory, room, source_room) for layer in layers]
+        room = Room(like, rows * sum(layer.cache_width(capacity, length) for layer in layers))
+        kept = [layer.start_cache(rows, capacity, memory, room) for layer in layers]
         return DecoderCache(kept, torch.empty(0, dtype=torch.long, device=like.device))
 
     def _check_memory(self, memory: Tensor | None, cache: DecoderCache | None) -> None:
