@@ -1,6 +1,7 @@
 """The machine that figures were measured on."""
 
 import json
+import platform
 import sys
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 
 import glassformer
 from glassformer import machine as about
-from glassformer.machine import machine, peak_memory
+from glassformer.bench.peak import resident
+from glassformer.machine import give_back_memory, machine, peak_memory
 
 
 def test_it_tells_what_decides_speed_and_goes_through_json():
@@ -30,3 +32,18 @@ def test_peak_memory_is_in_bytes_and_counts_what_is_held():
 def test_where_the_system_does_not_tell_nothing_is_made_up(monkeypatch):
     monkeypatch.setattr(about.platform, "system", lambda: "Windows")
     assert peak_memory() is None
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another libc may keep it")
+def test_memory_that_was_freed_goes_back():
+    held = [torch.ones(2**12) for _ in range(2**13)]  # 128 MiB in pieces too small to be mapped
+    last = held.pop()
+    before = resident("VmRSS")
+    del held
+    give_back_memory()
+    assert resident("VmRSS") < before - 2**26 and last[0] == 1
+
+
+def test_where_there_is_no_such_libc_nothing_happens(monkeypatch):
+    monkeypatch.setattr(about.ctypes, "CDLL", lambda name: object())
+    give_back_memory()

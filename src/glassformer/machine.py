@@ -1,9 +1,11 @@
-"""The machine that figures were measured on, so that a reader can judge them."""
+"""The machine that figures were measured on, so that a reader can judge them; and its memory."""
 
+import ctypes
 import os
 import platform
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -48,3 +50,12 @@ def peak_memory() -> int | None:
     import resource  # there is none on Windows
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def give_back_memory() -> None:
+    """What was freed and is still held for later goes back to the system, where libc can do that.
+
+    After work that is done once, such as loading a model: what comes next would not fit in there.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # another libc, or none to be found
+        ctypes.CDLL(None).malloc_trim(0)

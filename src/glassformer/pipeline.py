@@ -27,6 +27,7 @@ from glassformer.decode.packed import attend_with_few_queries, pack
 from glassformer.decode.replay import Speaker, record
 from glassformer.decode.search import Hypothesis, SearchOptions, force_decode, search, stream
 from glassformer.errors import CheckpointError, DataError, InputError
+from glassformer.machine import give_back_memory
 from glassformer.model.build import Model, build
 from glassformer.model.classifier import TransformerClassifier
 from glassformer.model.init import Unset
@@ -539,6 +540,7 @@ def ready(saved: Checkpoint, int8: bool = False) -> Model:
         fill(module, name)
         for parameter in module.parameters(recurse=False):
             parameter.data = parameter.data.clone()  # the file is let go
+    give_back_memory()
     if isinstance(model, Speaker):
         record(model)
     return model.eval()

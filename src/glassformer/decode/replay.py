@@ -33,7 +33,6 @@ from glassformer.model.transformer import LanguageModel, Transformer
 
 Speaker = Transformer | LanguageModel
 OFTEN = 300  # calls that cost without a recording what making one does, some tenths of a second
-MUCH = 4_000_000_000  # products beside which asking for them takes no time: some tens of ms
 KERNELS = scaled_dot_product_attention, fused_attention, few_queries_attention
 ONE_AT_A_TIME = Lock()  # torch records what one thread does, and warnings are everybody's
 PLACE = "_replay"  # of a model's recordings, among its attributes
@@ -153,8 +152,6 @@ class Replay:
 
     def read(self, source: Int[Tensor, "B S"], mask: Tensor | None) -> Float[Tensor, "B S D"]:
         """What the encoder makes of it."""
-        if source.numel() * self.n_weights > MUCH:
-            return self._reader(source, mask)
         check_ids(source, self._reader.embedding.vocab_size)  # a recording does not look at values
         masks = [] if mask is None else [mask]
         return self._readings(self._kind(source, mask), (), (source, *masks))
