@@ -27,7 +27,8 @@ MAY_IMPORT = {
     "decode": GROUND | {"model"},
     "quantize": GROUND | {"model", "checkpoint"},
     "pretrained": GROUND,
-    "pipeline": GROUND | {"data", "model", "checkpoint", "decode", "quantize", "pretrained"},
+    "pipeline": GROUND
+    | {"data", "model", "checkpoint", "decode", "quantize", "pretrained", "machine"},
     "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine", "picture"},
     "inspect": GROUND | {"model", "decode", "pipeline", "output", "picture"},
     "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure", "picture"},
