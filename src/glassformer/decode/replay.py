@@ -90,10 +90,10 @@ def _trace(module: nn.Module, example: tuple[Tensor, ...]) -> nn.Module:
 
 @contextmanager
 def _plainly_played() -> Iterator[None]:
-    """What is played for the first time is always played by torch's older, simpler player.
+    """What is played here for the first time torch's older, simpler player plays from then on.
 
     The newer one watches the first calls for what else it could do. It finds nothing here, and
-    keeps some ten megabytes of every recording.
+    keeps what it saw.
     """
     before = torch._C._jit_set_profiling_executor(False)
     try:
