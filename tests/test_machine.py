@@ -3,6 +3,7 @@
 import json
 import platform
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 import glassformer
 from glassformer import machine as about
 from glassformer.bench.peak import resident
-from glassformer.machine import give_back_memory, machine, peak_memory
+from glassformer.machine import give_back_memory, machine, peak_memory, use_large_pages
 
 
 def test_it_tells_what_decides_speed_and_goes_through_json():
@@ -47,3 +48,41 @@ def test_memory_that_was_freed_goes_back():
 def test_where_there_is_no_such_libc_nothing_happens(monkeypatch):
     monkeypatch.setattr(about.ctypes, "CDLL", lambda name: object())
     give_back_memory()
+
+
+def _in_large_pages() -> int:
+    """Bytes of this process."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("AnonHugePages:"))
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has them")
+def test_memory_that_is_full_comes_into_large_pages_and_stays_what_it_was():
+    held = torch.arange(2**23)  # 64 MiB
+    before, taken = _in_large_pages(), resident("VmRSS")
+    use_large_pages()
+    grown = _in_large_pages() - before
+    if grown == 0:
+        pytest.skip("this kernel has none")
+    assert grown >= 0.9 * held.nbytes
+    assert resident("VmRSS") - taken < 8 * 2**20
+    assert torch.equal(held, torch.arange(2**23))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has them")
+def test_memory_that_nobody_uses_is_not_taken_for_it():
+    held = torch.empty(2**26)  # a quarter of a GiB, of which every other page is used
+    held[:: 2 * 1024] = 1
+    taken = resident("VmRSS")
+    use_large_pages()
+    assert resident("VmRSS") - taken < 8 * 2**20
+
+
+@pytest.mark.parametrize("gone", [AttributeError, TypeError, OSError])
+def test_where_there_are_no_large_pages_nothing_happens(monkeypatch, gone):
+    def missing(*_: object) -> None:
+        raise gone
+
+    monkeypatch.setattr(about.ctypes, "CDLL", missing)
+    use_large_pages()

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "model/build.py": GROUND,
     "checkpoint": GROUND | {"data", "model"},
     "train": GROUND | {"data", "model", "checkpoint"},
-    "decode": GROUND | {"model"},
+    "decode": GROUND | {"model", "machine"},
     "quantize": GROUND | {"model", "checkpoint"},
     "pretrained": GROUND,
     "pipeline": GROUND

@@ -4,13 +4,17 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from glassformer import __version__
+
+LARGE_PAGE = 1 << 21  # bytes
+COLLAPSE = 25  # madvise(2): since Linux 6.1
 
 
 def machine() -> dict[str, str | int]:
@@ -59,3 +63,33 @@ def give_back_memory() -> None:
     """
     with suppress(AttributeError, OSError, TypeError):  # another libc, or none to be found
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def use_large_pages() -> None:
+    """Wherever this process has 2 MiB in one piece, they become one page, where Linux can do that.
+
+    For memory that is read from end to end again and again, such as the weights of a large model:
+    the processor looks up where a page is, and what it fetches ahead ends with it. Nothing is taken
+    that was not in use: pieces with a hole stay as they are.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # another system
+        collapse = ctypes.CDLL(None).madvise
+        collapse.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+        small = os.sysconf("SC_PAGESIZE")
+        with Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
+            for begin, end in _own_memory():
+                pagemap.seek(begin // small * 8)
+                pages = np.frombuffer(pagemap.read((end - begin) // small * 8), dtype=np.uint64)
+                is_there = (pages >> np.uint64(63)).reshape(-1, LARGE_PAGE // small).all(1)
+                for piece in np.flatnonzero(is_there).tolist():
+                    collapse(begin + piece * LARGE_PAGE, LARGE_PAGE, COLLAPSE)
+
+
+def _own_memory() -> Iterator[tuple[int, int]]:
+    """Where it lies, as far as large pages would: what was mapped from a file is not among it."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, _, _, file, *_ = line.split()
+        begin, end = (int(address, 16) for address in place.split("-"))
+        begin, end = -(-begin // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE
+        if rights.startswith("rw") and file == "0" and begin < end:
+            yield begin, end

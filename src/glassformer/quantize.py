@@ -76,6 +76,7 @@ class Int8Linear(Heir):
     """y = x Wᵀ + b with W and each row of x in eight bits. All that touches torch's kernel."""
 
     bias: Tensor | None
+    itemsize = 1
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()

@@ -9,7 +9,8 @@ import torch
 from decode.oracles import assert_same, sources, toy
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
-from glassformer.decode.packed import pack
+from glassformer.decode import replay
+from glassformer.decode.packed import n_bytes, pack
 from glassformer.decode.replay import record, recordings
 from glassformer.decode.search import SearchOptions, search
 from glassformer.decode.session import Session
@@ -133,6 +134,33 @@ def test_what_comes_once_before_a_beam_is_not_recorded(traces):
 
 
 @torch.inference_mode()
+@torch.inference_mode()
+def test_a_long_reading_is_not_recorded_and_its_steps_are(traces, monkeypatch):
+    model = toy(V)
+    source = pad(sources(4, 5, 6, vocab_size=V))
+    expected = told(model, source, 2)
+    monkeypatch.setattr(replay, "MUCH", 18 * n_bytes(model.encoder) - 1)
+    record(model, often=0)
+    for ours, theirs in zip(told(model, source, 2), expected, strict=True):
+        assert torch.equal(ours, theirs)
+    assert traces and model.encoder not in traces
+    told(model, source[:2], 2)
+    assert model.encoder in traces
+
+
+@pytest.mark.parametrize("large", [True, False])
+@torch.inference_mode()
+def test_memory_of_a_large_model_is_put_in_order_when_it_is_recorded(monkeypatch, large):
+    times = []
+    monkeypatch.setattr(replay, "use_large_pages", lambda: times.append(1))
+    model = toy(V)
+    monkeypatch.setattr(replay, "LARGE", n_bytes(model) - large)
+    record(model, often=0)
+    for _ in range(2):
+        told(model, pad(sources(4, 4, vocab_size=V)), 1)
+    assert bool(times) == large and len(times) <= 3  # reading, steps, and steps of one sentence
+
+
 def test_torch_plays_what_others_record_as_it_did_before():
     before = torch._C._jit_set_profiling_executor(True)
     try:

@@ -1,5 +1,6 @@
 """The cache: nothing but concatenation and indexing, without doing either twice."""
 
+import gc
 from collections import Counter
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from glassformer.errors import InputError
+from glassformer.model import cache as cache_room
 from glassformer.model.build import build
 from glassformer.model.cache import KeyValueCache, Room
 from glassformer.model.masks import padding_mask
@@ -210,3 +212,50 @@ def test_a_language_model_keeps_self_attention_alone():
     decoder(torch.ones(3, 2, dtype=torch.long), cache=cache)
     cache.reorder(torch.tensor([1]))
     assert cache.layers[1].self_attention.k.shape == (1, 4, CAPACITY, 2) and cache.length == 2
+
+
+@pytest.fixture
+def spare(monkeypatch) -> list[Tensor]:
+    """The pieces that are kept, none at first."""
+    gc.collect()
+    monkeypatch.setattr(cache_room, "SPARE", pieces := [])
+    return pieces
+
+
+def test_a_room_is_where_the_one_before_was_once_nobody_looks_there(spare):
+    first = Room(torch.empty(0), 100).take(10, 10)
+    place, row = first.data_ptr(), first[3]
+    del first
+    assert not spare  # a row is still looked at
+    row.fill_(7)
+    other = Room(torch.empty(0), 100).take(100).fill_(1)
+    assert other.data_ptr() != place and bool((row == 7).all())
+    del row
+    smaller = Room(torch.empty(0, dtype=torch.float64), 40).take(40)
+    assert smaller.data_ptr() == place and smaller.dtype == torch.float64 and not spare
+    del smaller, other
+    assert len(spare) == 2
+
+
+def test_a_room_too_small_makes_way_for_a_larger_one(spare):
+    Room(torch.empty(0), 10).take(10)
+    (small,) = spare
+    larger = Room(torch.empty(0), 1000).take(1000)
+    assert not spare and small.nbytes == 40
+    del larger
+    assert [piece.nbytes for piece in spare] == [4000]
+
+
+def test_no_more_is_kept_than_a_little(spare, monkeypatch):
+    monkeypatch.setattr(cache_room, "MOST", 100)
+    rooms = [Room(torch.empty(0), numbers).take(numbers) for numbers in (10, 12, 30)]
+    rooms.clear()
+    assert sum(piece.nbytes for piece in spare) == 88
+
+
+def test_gradients_and_inference_have_the_same_rooms_and_nothing_of_each_other(spare):
+    with torch.inference_mode():
+        Room(torch.empty(0), 8).take(8).fill_(1)
+    x = torch.ones(8, requires_grad=True)
+    (2 * Room(x, 8).take(8).copy_(x)).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0] * 8

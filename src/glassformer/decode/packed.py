@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from math import ceil
-from typing import Optional, cast
+from typing import Any, Optional, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -28,7 +28,7 @@ TYPICAL_ROWS = 32  # for which the layout is chosen; it serves any number
 SMALL = 1 << 16  # weights of a layer that gains nothing by it
 # One row is multiplied by a kernel that reads weights more slowly than that for a few. Where they
 # come from memory, not from a cache, a few copies of the row take less time than the row.
-COPIES, CACHE = 4, 1 << 26  # rows, bytes
+COPIES, CACHE = 6, 1 << 26  # rows, bytes
 BLOCKS = 64, 48, 32, 24, 16, 8  # outputs that oneDNN may keep side by side
 
 
@@ -120,15 +120,24 @@ def _product() -> Callable[..., Tensor]:
         return cast("Callable[..., Tensor]", torch.jit.script(product))
 
 
+def linear_layers(model: nn.Module) -> list[Any]:
+    """Those of a model, in whatever layout."""
+    return [module for module in model.modules() if hasattr(module, "in_features")]
+
+
+def n_bytes(model: nn.Module) -> int:
+    """What the weights of all linear layers take."""
+    layers = linear_layers(model)
+    return sum(m.in_features * m.out_features * getattr(m, "itemsize", 4) for m in layers)
+
+
 def can_pack() -> bool:
     return torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
 
 
 def _is_streamed(model: nn.Module) -> bool:
     """Whether weights come from memory at every step, to kernels of which the above was seen."""
-    linear = (module for module in model.modules() if isinstance(module, nn.Linear))
-    n_bytes = sum(module.weight.nbytes for module in linear)
-    return n_bytes > CACHE and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return n_bytes(model) > CACHE and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _tied_outputs(model: nn.Module) -> dict[nn.Module, str]:

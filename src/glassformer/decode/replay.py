@@ -19,6 +19,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from glassformer.decode.packed import linear_layers, n_bytes
+from glassformer.machine import use_large_pages
 from glassformer.model import attention
 from glassformer.model.attention import (
     MultiHeadAttention,
@@ -33,6 +35,8 @@ from glassformer.model.transformer import LanguageModel, Transformer
 
 Speaker = Transformer | LanguageModel
 OFTEN = 300  # calls that cost without a recording what making one does, some tenths of a second
+LARGE = 1 << 25  # bytes of weights that do not stay in a cache from step to step
+MUCH = 10**10  # bytes times rows of a reading beside which Python is nothing, and memory is much
 KERNELS = scaled_dot_product_attention, fused_attention, few_queries_attention
 ONE_AT_A_TIME = Lock()  # torch records what one thread does, and warnings are everybody's
 PLACE = "_replay"  # of a model's recordings, among its attributes
@@ -49,10 +53,15 @@ class Kind(NamedTuple):
 
 
 class Recorder:
-    """`of_kind(kind)` is a module from tensors to tensors, recorded after `often` calls."""
+    """`of_kind(kind)` is a module from tensors to tensors, recorded after `often` calls.
 
-    def __init__(self, of_kind: Callable[[Kind], nn.Module], often: int) -> None:
-        self.of_kind, self.often = of_kind, often
+    When it has been, it is time to `settle`.
+    """
+
+    def __init__(
+        self, of_kind: Callable[[Kind], nn.Module], often: int, settle: Callable[[], None]
+    ) -> None:
+        self.of_kind, self.often, self.settle = of_kind, often, settle
         self._calls: Counter[Kind] = Counter()
         self._counting = Lock()  # parts of a batch call side by side
         self._used: dict[Kind, nn.Module] = {}
@@ -71,6 +80,7 @@ class Recorder:
                 )
                 with _plainly_played():
                     said = recording(*shared, *batched)
+                self.settle()
             self._used[kind] = recording
             return said
         return self._used[kind](*shared, *batched)
@@ -107,12 +117,17 @@ class Replay:
 
     def __init__(self, model: Speaker, often: int) -> None:
         self.model, self.often = model, often
-        self._steps = Recorder(partial(_Step, model), often)
-        self._readings = Recorder(lambda _: self._reader, often)
+        self._steps = Recorder(partial(_Step, model), often, self._settle)
+        self._readings = Recorder(lambda _: self._reader, often, self._settle)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy begins anew, with the model's copy."""
         return Replay, (self.model, self.often)
+
+    def _settle(self) -> None:
+        """What is recorded will be called often, and reads all weights each time."""
+        if n_bytes(self.model) > LARGE:
+            use_large_pages()
 
     @property
     def is_watched(self) -> bool:
@@ -129,14 +144,17 @@ class Replay:
         return cast(Transformer, self.model).encoder
 
     @cached_property
+    def _reader_bytes(self) -> int:
+        return n_bytes(self._reader)
+
+    @cached_property
     def _parts(self) -> list[nn.Module]:
         return list(self.model.modules())
 
     @cached_property
     def n_weights(self) -> int:
-        """Of all linear layers, in whatever layout."""
-        linear: list[Any] = [part for part in self._parts if hasattr(part, "in_features")]
-        return sum(part.in_features * part.out_features for part in linear)
+        """Of all linear layers."""
+        return sum(part.in_features * part.out_features for part in linear_layers(self.model))
 
     @cached_property
     def _n_heads(self) -> int:
@@ -153,6 +171,8 @@ class Replay:
     def read(self, source: Int[Tensor, "B S"], mask: Tensor | None) -> Float[Tensor, "B S D"]:
         """What the encoder makes of it."""
         check_ids(source, self._reader.embedding.vocab_size)  # a recording does not look at values
+        if source.numel() * self._reader_bytes > MUCH:
+            return self._reader(source, mask)
         masks = [] if mask is None else [mask]
         return self._readings(self._kind(source, mask), (), (source, *masks))
 

@@ -7,6 +7,7 @@ both, which happens without gradients.
 
 from dataclasses import dataclass
 from math import prod
+from weakref import finalize
 
 import torch
 from jaxtyping import Float, Int
@@ -14,20 +15,44 @@ from torch import Tensor
 
 from glassformer.errors import InputError
 
+SPARE: list[Tensor] = []  # pieces of memory that rooms were in
+MOST = 1 << 27  # bytes of them all
+
 
 class Room:
     """One piece of memory for the keys and values of all layers, handed out tensor by tensor.
 
-    A large piece goes back to the system when its sentences are done. Two dozen smaller ones would
-    each leave a hole, and many a hole is a little too small for what comes next.
+    Two dozen smaller ones would each leave a hole, and many a hole is a little too small for what
+    comes next. On CPU the piece is kept for the next batch: the system would give the same amount
+    page by page, with zeros in it that nobody reads.
     """
 
     def __init__(self, like: Tensor, numbers: int) -> None:
-        self._left = like.new_empty(numbers)
+        on_cpu = numbers and like.device.type == "cpu"
+        self._left = _borrowed(like.dtype, numbers) if on_cpu else like.new_empty(numbers)
 
     def take(self, *shape: int) -> Tensor:
         taken, self._left = self._left.tensor_split([prod(shape)])
         return taken.view(shape)
+
+
+def _borrowed(dtype: torch.dtype, numbers: int) -> Tensor:
+    """Memory that is a spare again as soon as no tensor is left that looks at it."""
+    n_bytes = numbers * dtype.itemsize
+    try:
+        piece = SPARE.pop()
+    except IndexError:
+        piece = torch.empty(0, dtype=torch.uint8)
+    if len(piece) < n_bytes:
+        piece = torch.empty(n_bytes, dtype=torch.uint8)
+    lent = piece.numpy()[:n_bytes]
+    finalize(lent, _give_back, piece).atexit = False
+    return torch.frombuffer(lent, dtype=dtype)
+
+
+def _give_back(piece: Tensor) -> None:
+    if sum(map(len, SPARE)) + len(piece) <= MOST:
+        SPARE.append(piece)
 
 
 class KeyValueCache:
