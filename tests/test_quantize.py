@@ -1,5 +1,7 @@
 """INT8: how far it is from fp32 is known beforehand, and a row's answer is its own."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +16,9 @@ from glassformer.checkpoint import Checkpoint, set_weights, weights_of
 from glassformer.config import RunSettings, preset
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
-from glassformer.decode.search import SearchOptions, search
+from glassformer.decode import packed
+from glassformer.decode.packed import keep_half
+from glassformer.decode.search import SearchOptions, force_decode, search
 from glassformer.errors import InputError
 from glassformer.model.build import build
 from glassformer.model.embedding import TokenEmbedding
@@ -197,8 +201,15 @@ def test_a_model_has_no_large_matrix_left_and_says_nearly_the_same(tied):
 @needs_kernel
 @pytest.mark.parametrize("kind", ["translator", "language-model"])
 @pytest.mark.parametrize("width", [1, 3])
-def test_a_quantised_model_decodes_and_an_answer_does_not_hang_on_its_neighbours(kind, width):
+@pytest.mark.parametrize("half", [False, True], ids=["fp32 cache", "fp16 cache"])
+def test_a_quantised_model_decodes_and_an_answer_does_not_hang_on_its_neighbours(
+    kind, width, half, monkeypatch
+):
     model = quantize(toy(vocab_size=24, d_model=32, kind=kind))
+    monkeypatch.setattr(packed, "LARGE", 0 if half else packed.LARGE)
+    keep_half(model)
+    cache = model.decoder.start_cache(4, torch.zeros(1, 2, 32) if kind == "translator" else None)
+    assert {x.dtype for x in cache.tensors} == {torch.float16 if half else torch.float32}
     prefixes = [[], [5], [6, 7], [8]]
     options = SearchOptions(beam_size=width, max_length=8)
     source = pad(sources(1, 6, 3, 8, vocab_size=24)) if kind == "translator" else None
@@ -208,6 +219,35 @@ def test_a_quantised_model_decodes_and_an_answer_does_not_hang_on_its_neighbours
         ((alone,),) = search(model, own, BOS, EOS, options, prefixes[i : i + 1])
         assert alone.ids == found[i][0].ids
         assert alone.score == pytest.approx(found[i][0].score, abs=1e-4)
+
+
+@needs_kernel
+@torch.inference_mode()
+def test_keys_and_values_in_half_change_scores_by_less_than_eight_bits_do(monkeypatch):
+    plain = toy(vocab_size=24, d_model=32, decoder_layers=2)
+    eight_bits, halved = quantize(deepcopy(plain)), deepcopy(plain)
+    monkeypatch.setattr(packed, "LARGE", 0)
+    keep_half(halved)  # of a model in fp32: in eight bits it may move a value over a level
+    source, target = pad(sources(6, 3, 8, vocab_size=24)), torch.randint(4, 24, (3, 7))
+    truth, *others = (force_decode(m, source, target, BOS) for m in (plain, eight_bits, halved))
+    by_eight_bits, by_half = ((told - truth).abs() for told in others)
+    assert 0 < 10 * by_half.mean() < by_eight_bits.mean()
+
+
+@needs_kernel
+def test_what_comes_from_behind_a_relu_is_known_to_be_positive():
+    relu, gelu = (quantize(toy(feed_forward=kind)) for kind in ("relu", "gelu"))
+    positive = {n for n, m in relu.named_modules() if isinstance(m, Int8Linear) and m.positive}
+    assert positive == {n for n, _ in relu.named_modules() if n.endswith("feed_forward.contract")}
+    assert positive
+    assert not any(m.positive for m in gelu.modules() if isinstance(m, Int8Linear))
+
+
+@needs_kernel
+@torch.inference_mode()
+def test_of_positive_rows_the_layer_says_the_same_whether_it_knows_or_not():
+    linear, x = nn.Linear(24, 16), torch.rand(7, 24)
+    assert torch.equal(Int8Linear(linear)(x), Int8Linear(linear, positive=True)(x))
 
 
 @needs_kernel

@@ -23,7 +23,7 @@ from glassformer.data.batch import pad
 from glassformer.data.batching import TokenBatches
 from glassformer.data.sentences import sentences
 from glassformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from glassformer.decode.packed import attend_with_few_queries, pack
+from glassformer.decode.packed import attend_with_few_queries, keep_half, pack
 from glassformer.decode.replay import Speaker, record
 from glassformer.decode.search import Hypothesis, SearchOptions, force_decode, search, stream
 from glassformer.errors import CheckpointError, DataError, InputError
@@ -534,6 +534,7 @@ def ready(saved: Checkpoint, int8: bool = False) -> Model:
     if int8 or is_quantised(weights):
         quantize.quantize(model, fill)
         attend_with_few_queries(model)
+        keep_half(model)
     else:
         pack(model, fill)
     for name, module in model.named_modules():  # norms, positions: what is neither linear nor large

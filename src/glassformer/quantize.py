@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import InputError
 from glassformer.model.embedding import TokenEmbedding, check_ids
+from glassformer.model.feed_forward import FeedForward
 from glassformer.model.ngrams import NgramVotes
 from glassformer.model.replace import Fill, Heir, nothing, replace
 
@@ -78,8 +79,10 @@ class Int8Linear(Heir):
     bias: Tensor | None
     itemsize = 1
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, positive: bool = False) -> None:
+        """`positive`: no input is below 0, as none is behind max(0, x)."""
         super().__init__()
+        self.positive = positive
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self._packed = _pack(*_rows(linear))
         bias = linear.bias.detach().clone() if linear.bias is not None else None
@@ -91,7 +94,8 @@ class Int8Linear(Heir):
         return torch.ops.quantized.linear_unpack(self._packed)[0].dequantize()
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        largest = x.abs().amax(-1, keepdim=True).clamp_(min=TINY)
+        sizes = x if self.positive else x.abs()
+        largest = sizes.amax(-1, keepdim=True).clamp_(min=TINY)
         y = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x / largest, 1 / LEVELS, LEVELS + 1, self._packed
         )
@@ -150,10 +154,14 @@ def quantize(model: nn.Module, fill: Fill = nothing) -> nn.Module:
     `fill` gives each large layer its weights just before it is quantised, if it has none yet.
     """
 
+    behind_relu: set[str] = set()
+
     def convert(module: nn.Module, name: str) -> nn.Module | None:
+        if type(module) is FeedForward:
+            behind_relu.add(f"{name}.contract")
         if isinstance(module, nn.Linear) and module.out_features >= SMALLEST:
             fill(module, name)
-            return Int8Linear(module)
+            return Int8Linear(module, positive=name in behind_relu)
         if isinstance(module, NgramVotes):
             fill(module, name)
             return Int8Votes(module)

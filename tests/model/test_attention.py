@@ -1,7 +1,8 @@
-"""Equation 1 in both kernels, many heads of it, and the recording of its weights."""
+"""Equation 1 in all kernels, many heads of it, and the recording of its weights."""
 
 from contextlib import suppress
 from math import log, sqrt
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glassformer.errors import InputError
+from glassformer.model import attention
 from glassformer.model.attention import (
     FEW_QUERIES,
     MANY_HEADS,
@@ -25,8 +27,17 @@ from glassformer.model.masks import causal_mask, padding_mask, target_mask
 B, H, T, S, K = 2, 4, 3, 5, 6
 D = H * K
 
-both_kernels = pytest.mark.parametrize(
-    "kernel", [scaled_dot_product_attention, fused_attention], ids=["readable", "fused"]
+
+def products(*args, **kwargs):
+    """`few_queries_attention` as it is for many heads."""
+    with patch.object(attention, "MANY_HEADS", 1):
+        return few_queries_attention(*args, **kwargs)
+
+
+all_kernels = pytest.mark.parametrize(
+    "kernel",
+    [scaled_dot_product_attention, fused_attention, products],
+    ids=["readable", "fused", "few queries"],
 )
 grouped = pytest.mark.parametrize("n_kv_heads", [H, 2, 1], ids=["MHA", "GQA", "MQA"])
 
@@ -79,7 +90,7 @@ def torch_attention(q, k, v, mask, bias, dropout_p, scale) -> tuple[Tensor, None
         return F.scaled_dot_product_attention(q, k, v, added, dropout_p, scale=scale), None
 
 
-@both_kernels
+@all_kernels
 @grouped
 @pytest.mark.parametrize("scale", [None, 0.7])
 @pytest.mark.parametrize("bias", [None, (H, T, S), (B, H, T, S)], ids=str)
@@ -115,14 +126,14 @@ def test_few_queries_or_many_the_answer_is_the_same(n_kv_heads, sentences, queri
     close(few_queries_attention(q, k, v, mask)[0], fused_attention(q, k, v, mask)[0])
 
 
-@both_kernels
+@all_kernels
 def test_a_bias_of_another_precision_takes_that_of_the_queries(kernel):
     q, k, v = (x.float() for x in queries_keys_values())
     bias = normal(H, T, S)
     close(kernel(q, k, v, bias=bias)[0], kernel(q, k, v, bias=bias.float())[0], 1e-6)
 
 
-@both_kernels
+@all_kernels
 def test_scores_far_too_large_for_exp_pick_the_best_value_that_is_open(kernel):
     q, k, v = queries_keys_values()
     mask = random_mask(B, 1, T, S)
@@ -141,7 +152,7 @@ def test_weights_are_a_distribution_over_the_cells_that_are_open():
     close(output, weights @ v)
 
 
-@both_kernels
+@all_kernels
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("biased", [False, True])
 def test_a_row_that_may_attend_nowhere_gives_zeros(kernel, dtype, biased):
@@ -160,7 +171,7 @@ def test_the_weights_of_a_row_that_may_attend_nowhere_are_zeros():
     assert (weights[0, :, 1] == 0).all()
 
 
-@both_kernels
+@all_kernels
 @pytest.mark.parametrize("n_kv_heads", [2, 1])
 def test_gradients_are_those_of_finite_differences(kernel, n_kv_heads):
     shapes = (1, 2, 2, 2), (1, n_kv_heads, 3, 2), (1, n_kv_heads, 3, 2), (2, 2, 3)
@@ -181,7 +192,7 @@ def test_the_weights_returned_are_those_before_dropout():
     assert not torch.allclose(plain, dropped)
 
 
-@both_kernels
+@all_kernels
 def test_dropout_keeps_the_mean_output(kernel):
     draws = 4_000
     q, k, v = (x[:1].detach() for x in queries_keys_values())
@@ -258,7 +269,7 @@ def by_hand(attention, x, memory=None, mask=None) -> tuple[Tensor, Tensor]:
     return output, torch.stack(maps, dim=1)
 
 
-@both_kernels
+@all_kernels
 @grouped
 @pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
 @pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
@@ -466,7 +477,7 @@ def test_recording_changes_neither_output_nor_gradients_and_keeps_no_graph():
     assert not any(weights.requires_grad for entries in maps.values() for weights in entries)
 
 
-@both_kernels
+@all_kernels
 @pytest.mark.parametrize("raises", [False, True])
 def test_recording_puts_the_kernels_back(kernel, raises):
     attentions = nn.ModuleList([attention_of(kernel=kernel), attention_of(kernel=Spy())])

@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from glassformer.decode.packed import linear_layers, n_bytes
+from glassformer.decode.packed import LARGE, linear_layers, n_bytes
 from glassformer.machine import use_large_pages
 from glassformer.model import attention
 from glassformer.model.attention import (
@@ -35,7 +35,6 @@ from glassformer.model.transformer import LanguageModel, Transformer
 
 Speaker = Transformer | LanguageModel
 OFTEN = 300  # calls that cost without a recording what making one does, some tenths of a second
-LARGE = 1 << 25  # bytes of weights that do not stay in a cache from step to step
 MUCH = 10**10  # bytes times rows of a reading beside which Python is nothing, and memory is much
 KERNELS = scaled_dot_product_attention, fused_attention, few_queries_attention
 ONE_AT_A_TIME = Lock()  # torch records what one thread does, and warnings are everybody's

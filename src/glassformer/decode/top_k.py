@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-CHUNK = 128
+CHUNK = 64
 FEW = 40_000  # values that are searched at once faster than chunk by chunk
 
 

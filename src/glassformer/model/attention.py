@@ -86,14 +86,28 @@ def few_queries_attention(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S K"],
-    *rest: Any,
-) -> tuple[Float[Tensor, "B H T K"], Tensor | None]:
-    """Whichever of the two is faster when decoding on CPU.
+    mask: Tensor | None = None,
+    bias: Float[Tensor, "*b H T S"] | None = None,
+    dropout_p: float = 0.0,
+    scale: float | None = None,
+) -> tuple[Float[Tensor, "B H T K"], None]:
+    """Equation 1 for decoding on CPU: plain products where they are faster than the fused kernel.
 
-    Heads that share keys are not copied for it.
+    A mask is the same for all heads and so a fraction of the scores: what it forbids is cheaper
+    added to them than looked up for each. Heads that share keys are not copied for it.
     """
-    products = is_product(q.size(0) * q.size(1), q.size(2)) and q.size(1) == k.size(1)
-    return (scaled_dot_product_attention if products else fused_attention)(q, k, v, *rest)
+    if not is_product(q.size(0) * q.size(1), q.size(2)) or q.size(1) != k.size(1):
+        return fused_attention(q, k, v, mask, bias, dropout_p, scale)
+    check_mask(mask, q, k)
+    scores = q @ k.transpose(-2, -1)
+    added = torch.zeros((), dtype=q.dtype) if bias is None else bias.to(q.dtype)
+    if mask is not None:
+        added = torch.where(mask, added, torch.finfo(q.dtype).min)
+    scores = torch.add(added, scores, alpha=1 / sqrt(q.size(-1)) if scale is None else scale)
+    weights = scores.softmax(dim=-1)
+    if mask is not None:  # a query that may attend nowhere
+        weights = weights * mask.any(-1, keepdim=True)
+    return dropout(weights, dropout_p) @ v, None
 
 
 def is_product(heads: int, queries: int) -> bool:
@@ -152,7 +166,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         if self.cross:
             q = self.split_heads(self.q(x))
-            k, v = self.keys_values(memory) if cache is None else (cache.k, cache.v)
+            k, v = self.keys_values(memory) if cache is None else cache.read(q.dtype)
         else:
             if memory is not None:
                 raise InputError(

@@ -91,7 +91,12 @@ class KeyValueCache:
         for room, new in ((self.k, k), (self.v, v)):
             room.narrow(2, self.length, k.size(2)).copy_(new)
         self.length = end
-        return self.keys_values()
+        return self.read(k.dtype)
+
+    def read(self, dtype: torch.dtype) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """Those that are filled, as numbers of this kind."""
+        k, v = self.keys_values()
+        return k.to(dtype), v.to(dtype)
 
     def size(self, capacity: int) -> int:
         """Numbers that so many positions are."""

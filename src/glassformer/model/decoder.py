@@ -72,6 +72,8 @@ class DecoderLayer(nn.Module):
 class TransformerDecoder(Stack):
     """Token ids to one vector per token, each having seen those before it and the source."""
 
+    kept_as: torch.dtype | None = None  # numbers of the cache; None: what they were computed as
+
     def forward(
         self,
         ids: Tensor,
@@ -110,7 +112,8 @@ class TransformerDecoder(Stack):
         like = next(self.parameters()) if memory is None else memory
         rows, length = (batch, 0) if memory is None else memory.shape[:2]
         layers = cast("Sequence[DecoderLayer]", self.layers)
-        room = Room(like, rows * sum(layer.cache_width(capacity, length) for layer in layers))
+        numbers = rows * sum(layer.cache_width(capacity, length) for layer in layers)
+        room = Room(like.new_empty(0, dtype=self.kept_as), numbers)
         kept = [layer.start_cache(rows, capacity, memory, room) for layer in layers]
         return DecoderCache(kept, torch.empty(0, dtype=torch.long, device=like.device))
 
