@@ -14,6 +14,7 @@ import torch
 from glassformer import __version__
 
 LARGE_PAGE = 1 << 21  # bytes
+AT_ONCE = 1 << 30  # that are looked through
 COLLAPSE = 25  # madvise(2): since Linux 6.1
 
 
@@ -80,6 +81,8 @@ def use_large_pages() -> None:
             for begin, end in _own_memory():
                 pagemap.seek(begin // small * 8)
                 pages = np.frombuffer(pagemap.read((end - begin) // small * 8), dtype=np.uint64)
+                if len(pages) < (end - begin) // small:
+                    continue  # gone since it was listed
                 is_there = (pages >> np.uint64(63)).reshape(-1, LARGE_PAGE // small).all(1)
                 for piece in np.flatnonzero(is_there).tolist():
                     collapse(begin + piece * LARGE_PAGE, LARGE_PAGE, COLLAPSE)
@@ -91,5 +94,6 @@ def _own_memory() -> Iterator[tuple[int, int]]:
         place, rights, _, _, file, *_ = line.split()
         begin, end = (int(address, 16) for address in place.split("-"))
         begin, end = -(-begin // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE
-        if rights.startswith("rw") and file == "0" and begin < end:
-            yield begin, end
+        if rights.startswith("rw") and file == "0":
+            for first in range(begin, end, AT_ONCE):
+                yield first, min(first + AT_ONCE, end)
