@@ -7,7 +7,6 @@ once with the hooks of `stopwatch` and once without; `growth` makes its own shor
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
@@ -49,6 +48,7 @@ from glassformer.decode.session import Session, output_limits
 from glassformer.errors import InputError
 from glassformer.measure import peak_bytes, peaks_within, silent_stderr
 from glassformer.model.build import build
+from glassformer.model.cache import let_spares_go
 from glassformer.model.transformer import Transformer
 from glassformer.output import save_text
 from glassformer.pipeline import BATCH_TOKENS, Translator
@@ -261,10 +261,14 @@ def memory_table(subject: Subject, tick: Tick) -> Table:
     model, options = subject.model, subject.options
     sources = subject.read(subject.sentences)
     source = max((ids for _, ids in batches(sources, options.beam_size)), key=Tensor.numel)
-    whole = peak_bytes(partial(search, model, source, BOS, EOS, options))
+
+    def run() -> None:
+        let_spares_go()
+        search(model, source, BOS, EOS, options)
+
+    whole = peak_bytes(run)
     tick()
     with named_spans(model, lambda _, part: part):
-        run = partial(search, model, source, BOS, EOS, options)
         parts = peaks_within(run, (ENCODING, *IN_A_STEP))
     tick()
     rows: list[Row] = [

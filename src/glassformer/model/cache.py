@@ -55,6 +55,11 @@ def _give_back(piece: Tensor) -> None:
         SPARE.append(piece)
 
 
+def let_spares_go() -> None:
+    """The next room is taken from the system: for who wants to see how much that is."""
+    SPARE.clear()
+
+
 class KeyValueCache:
     """Keys and values of one attention, (B, G, capacity, K) each, of which `length` are filled."""
 
