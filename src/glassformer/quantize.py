@@ -77,7 +77,7 @@ class Int8Linear(Heir):
     """y = x Wᵀ + b with W and each row of x in eight bits. All that touches torch's kernel."""
 
     bias: Tensor | None
-    itemsize = 1
+    itemsize = 1  # bytes of a weight
 
     def __init__(self, linear: nn.Linear, positive: bool = False) -> None:
         """`positive`: no input is below 0, as none is behind max(0, x)."""

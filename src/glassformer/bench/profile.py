@@ -314,10 +314,8 @@ def weight_bytes(model: nn.Module) -> int:
     parts = [m for m in model.modules() if not isinstance(m, PackedEmbedding)]
     own = chain.from_iterable((*m.parameters(False), *m.buffers(False)) for m in parts)
     tensors = {t.data_ptr(): t.nbytes for t in own if not t.is_mkldnn}
-    size = {PackedLinear: 4, Int8Linear: 1}
     packed = [m for m in model.modules() if isinstance(m, PackedLinear | Int8Linear)]
-    extra = [m.in_features * m.out_features * size[type(m)] for m in packed]
-    return sum(tensors.values()) + sum(extra)
+    return sum(tensors.values()) + sum(m.in_features * m.out_features * m.itemsize for m in packed)
 
 
 # A trace

@@ -39,6 +39,7 @@ class PackedLinear(Heir):
 
     bias: Tensor | None
     _packed: Tensor
+    itemsize = 4  # bytes of a weight
 
     def __init__(self, linear: nn.Linear, copies: int = 1) -> None:
         """Of a single row as many `copies` are multiplied."""

@@ -111,10 +111,10 @@ def few_queries_attention(
 
 
 def is_product(heads: int, queries: int) -> bool:
-    """Whether the readable kernel is faster, for so many queries in each of a batch's heads.
+    """Whether plain products are faster, for so many queries in each of a batch's heads.
 
-    For few queries, as a step has, the fused one spends its time on starting a product for each
-    head of each sentence, where the readable one makes one product of them all.
+    For few queries, as a step has, the fused kernel spends its time on starting a product for each
+    head of each sentence, where one plain product does for them all.
     """
     return heads >= MANY_HEADS and queries <= FEW_QUERIES
 
