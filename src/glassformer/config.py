@@ -213,7 +213,7 @@ class TrainSettings(Settings):
     accumulate: Count = 1  # batches of one update
     clip: Annotated[float, Field(gt=0)] = 1.0
     ema: Share = 0.0  # decay of an average of the weights, which is then what is validated
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["fp32", "bf16", "auto"] = "fp32"  # of products; auto: bf16 if it is faster
     compile: bool = False
     fully_shard: bool = False  # under torchrun: FSDP2 instead of DDP
 

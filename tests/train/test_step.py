@@ -16,6 +16,7 @@ from glassformer.data.batch import IGNORE, Batch
 from glassformer.errors import TrainingError
 from glassformer.model.build import build
 from glassformer.train.optimizer import build_optimizers
+from glassformer.train.precision import shorten_products
 from glassformer.train.step import Objective, Update, train_step
 from train.runs import assert_equal, tiny
 
@@ -52,11 +53,10 @@ def step(
     *,
     clip: float = CLIP,
     seed: int = 1,
-    precision: str = "fp32",
 ) -> Update:
     optimizers = descent(module) if optimizers is None else optimizers
     seeds = range(seed, seed + 100)
-    return train_step(module, optimizers, batches(split), seeds, 1.0, clip, precision=precision)
+    return train_step(module, optimizers, batches(split), seeds, 1.0, clip)
 
 
 def moved(module: nn.Module, **options: Any) -> dict[str, Tensor]:
@@ -208,17 +208,14 @@ def test_bf16_computes_in_bf16_and_keeps_the_weights_in_fp32(
 ) -> None:
     # oneDNN's bf16 uses instructions that some virtual machines announce and then forbid
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    kinds: list[torch.dtype] = []
     module, full = objective(torch.float32), objective(torch.float32)
-    projection = module.model.encoder.layers[0].self_attention.qkv
-    projection.register_forward_hook(lambda m, x, output: kinds.append(output.dtype))
+    shorten_products(module.model, torch.bfloat16)
     optimizers, of_full = adamw(module), adamw(full)
     for _ in range(3):
-        low = step(module, SPLITS[0], optimizers, clip=1.0, precision="bf16")
+        low = step(module, SPLITS[0], optimizers, clip=1.0)
         high = step(full, SPLITS[0], of_full, clip=1.0)
         assert low.loss != high.loss
         assert_close(low.loss, high.loss, rtol=0.02, atol=0)
-    assert kinds == [torch.bfloat16] * 6
     assert {p.dtype for p in module.parameters()} == {torch.float32}
 
 

@@ -1,4 +1,4 @@
-"""Other modules in the place of a model's own, for inference."""
+"""Other modules in the place of a model's own."""
 
 from collections.abc import Callable
 

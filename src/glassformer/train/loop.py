@@ -35,6 +35,7 @@ from glassformer.train.distributed import World, spread, whole
 from glassformer.train.early_stopping import EarlyStopping
 from glassformer.train.log import Log, Record
 from glassformer.train.optimizer import build_optimizers
+from glassformer.train.precision import products_of, shorten_products
 from glassformer.train.schedule import factor
 from glassformer.train.signals import Signals, StopRequested, stop_signals
 from glassformer.train.state import MovingAverage, Position, capture, restore
@@ -89,11 +90,13 @@ def start(
         if isinstance(model, TransformerClassifier) and model.votes is not None:
             notice(f"votes of n-grams of up to {settings.model.ngrams} words are being counted")
             fit_votes(model.votes, data.train, data.tokenizers.get("joint"))
+    if products := products_of(s.precision):
+        shorten_products(model, products)
     objective = spread(
         Objective(model, s.label_smoothing, s.agreement, s.compile), world, s.fully_shard
     )
-    rates = s.learning_rate, s.muon_rate
-    optimizers = build_optimizers(model, s.optimizer, *rates, s.weight_decay, (s.beta1, s.beta2))
+    rates, betas = (s.learning_rate, s.muon_rate), (s.beta1, s.beta2)
+    optimizers = build_optimizers(model, s.optimizer, *rates, s.weight_decay, betas, products)
     average = MovingAverage(model, s.ema) if s.ema else None
     stopping = EarlyStopping(s.metric, s.patience)
     place = RunFolder(folder)
@@ -195,7 +198,7 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
             seeds = (draw_seed(s.seed, at.step, world.rank + i * world.size) for i in count())
             try:
                 update = train_step(
-                    run.objective, run.optimizers, batches, seeds, rate, s.clip, world, s.precision
+                    run.objective, run.optimizers, batches, seeds, rate, s.clip, world
                 )
             except TrainingError:  # before the update: what was good is good still
                 at.step -= 1

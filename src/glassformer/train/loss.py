@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from glassformer.data.batch import IGNORE
+from glassformer.train.precision import ShortLinear
 
 CHUNK_CELLS = 2**21  # logits at a time: 8 MiB of them
 
@@ -44,6 +45,7 @@ def smoothed_loss(
         labels.view(halves, n),
         smoothing,
         agreement,
+        output.products if isinstance(output, ShortLinear) else output.weight.dtype,
         torch.is_grad_enabled(),
     )
     return total / halves, n
@@ -53,7 +55,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Logits, loss and gradients chunk by chunk, all on the way forward."""
 
     @staticmethod
-    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(
         ctx: Any,
         x: Tensor,
@@ -62,32 +63,39 @@ class _LinearCrossEntropy(torch.autograd.Function):
         labels: Tensor,
         smoothing: float,
         agreement: float,
+        products: torch.dtype,
         learning: bool,
     ) -> Tensor:
         halves, n = labels.shape
         rows = max(1, CHUNK_CELLS // (halves * weight.size(0)))
         gradients = [torch.zeros_like(t) for t in (x, weight, bias)] if learning else []
-        room = x.new_empty(halves * min(rows, n), weight.size(0))
+        room = x.new_empty(2, halves * min(rows, n), weight.size(0))
+        short_weight = weight.to(products)
         total = x.new_zeros(())
         for i in range(0, n, rows):
             x_i, labels_i = x[:, i : i + rows].flatten(0, 1), labels[:, i : i + rows].reshape(-1, 1)
-            logits = torch.mm(x_i, weight.t(), out=room[: len(x_i)]).add_(bias)
-            normaliser = logits.logsumexp(1, keepdim=True)
+            short_x = x_i.to(products)
+            logits = _multiply(short_x, short_weight.t(), room[0, : len(x_i)]).add_(bias)
+            p = torch.softmax(logits, 1, out=room[1, : len(x_i)])
+            # Σ exp(logits) by way of the largest, whose p is 1 / V at least, and never 0
+            normaliser = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
             total += normaliser.sum() - (1 - smoothing) * logits.gather(1, labels_i).sum()
             total -= smoothing * logits.mean(1).sum()
-            log_p = logits.sub_(normaliser)
             if agreement:
-                apart, parting = _disagreement(log_p)
+                apart, parting = _disagreement(logits.sub_(normaliser))
                 total += agreement * apart
             if learning:  # p - q, in place
-                error = log_p.exp_().sub_(smoothing / weight.size(0))
+                error = p.sub_(smoothing / weight.size(0))
                 error.scatter_add_(
                     1, labels_i, error.new_full((1, 1), smoothing - 1).expand_as(labels_i)
                 )
                 if agreement:
                     error.add_(parting, alpha=agreement)
-                gradients[0][:, i : i + rows] = torch.mm(error, weight).unflatten(0, (halves, -1))
-                gradients[1].addmm_(error.t(), x_i)
+                short_error = error.to(products)
+                gradients[0][:, i : i + rows] = torch.mm(short_error, short_weight).unflatten(
+                    0, (halves, -1)
+                )
+                _add_product(gradients[1], short_error.t(), short_x)
                 if bias.dim():
                     gradients[2] += error.sum(0)
         ctx.save_for_backward(*gradients)
@@ -97,7 +105,20 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         gradients = (gradient * upstream[0] for gradient in ctx.saved_tensors)
-        return (*gradients, None, None, None, None)
+        return (*gradients, None, None, None, None, None)
+
+
+def _multiply(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
+    """a · b in their type, written in that of `out`."""
+    return torch.mm(a, b, out=out) if a.dtype == out.dtype else out.copy_(a @ b)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """The same, added."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    else:
+        total += a @ b
 
 
 def _disagreement(log_p: Float[Tensor, "N V"]) -> tuple[Tensor, Tensor]:

@@ -10,11 +10,17 @@ from glassformer.model.stack import Stack
 
 
 class BatchedMuon(torch.optim.Muon):
-    """torch's Muon (Jordan, 2024), with its Newton–Schulz steps in fp32 and in batches.
+    """torch's Muon (Jordan, 2024), with its Newton–Schulz steps in batches and in any type.
 
     torch runs them matrix by matrix in bf16, which a CPU without bf16 instructions emulates. All
-    matrices of one shape are one batch here.
+    matrices of one shape are one batch here, multiplied in `products` or the type they have.
     """
+
+    def __init__(
+        self, matrices: list[nn.Parameter], products: torch.dtype | None = None, **options: float
+    ) -> None:
+        super().__init__(matrices, **options)  # type: ignore[arg-type]
+        self.products = products
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -27,7 +33,7 @@ class BatchedMuon(torch.optim.Muon):
                     by_shape[parameter.shape].append((parameter, update))
             for shape, pairs in by_shape.items():
                 directions = orthogonalise(
-                    torch.stack([update for _, update in pairs]),
+                    torch.stack([update for _, update in pairs]).to(self.products),
                     group["ns_coefficients"],
                     group["ns_steps"],
                     group["eps"],
@@ -72,6 +78,7 @@ def build_optimizers(
     muon_rate: float,
     weight_decay: float,
     betas: tuple[float, float],
+    products: torch.dtype | None = None,
 ) -> list[torch.optim.Optimizer]:
     """The optimisers of a model; the first group value of each, `peak`, is what schedules scale."""
     matrices = layer_matrices(model) if kind == "muon" else []
@@ -81,7 +88,7 @@ def build_optimizers(
         torch.optim.AdamW(_decay_groups(rest, weight_decay), lr=rate, betas=betas, fused=True)
     ]
     if matrices:
-        optimizers.append(BatchedMuon(matrices, lr=muon_rate, weight_decay=weight_decay))
+        optimizers.append(BatchedMuon(matrices, products, lr=muon_rate, weight_decay=weight_decay))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

@@ -54,7 +54,6 @@ def train_step(
     rate_factor: float,
     clip: float,
     world: World = ALONE,
-    precision: str = "fp32",
 ) -> Update:
     """Gradients of all the batches of an update, added up, clipped and applied.
 
@@ -66,8 +65,7 @@ def train_step(
     total = 0.0
     for batch, seed in zip(batches, seeds, strict=False):
         torch.manual_seed(seed)
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = objective(batch.labels, *batch.inputs)
+        loss = objective(batch.labels, *batch.inputs)
         total += loss.item()
         (loss * (world.size / n_labels)).backward()  # DDP and FSDP divide by their number
     (total,) = world.sum(total)
