@@ -15,7 +15,7 @@ from glassformer.data.prepare import Prepared, prepare
 from glassformer.errors import CheckpointError
 from glassformer.train.distributed import ALONE, World
 from glassformer.train.loop import check_same_place, start, train
-from train.runs import TINY, assert_same_bits, latest, steps, text, tiny, trained, unexpected
+from train.runs import TINY, assert_same_bits, curve, latest, steps, text, tiny, trained, unexpected
 
 STEPS = 10  # six updates an epoch, a validation after every fourth and at the end
 STOPS = {
@@ -165,6 +165,23 @@ def test_compiled_code_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     )
     trained(data, tmp_path / "whole")
     assert_same_bits(interrupted(data, tmp_path / "parts", 3), tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_products_in_bf16_go_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    # oneDNN's bf16 uses instructions that some virtual machines announce and then forbid
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    train = {"precision": "bf16", "optimizer": "muon", "max_steps": 5, "compile": compiled}
+    model = {"kind": "tagger", "dropout": 0.2}
+    data = tiny(model=model, train=train)
+    trained(data, tmp_path / "whole")
+    assert_same_bits(interrupted(data, tmp_path / "parts", 3), tmp_path / "whole")
+    trained(tiny(model=model, train=train | {"precision": "fp32"}), tmp_path / "fp32")
+    assert curve(tmp_path / "fp32") != curve(tmp_path / "whole")
+    assert curve(tmp_path / "fp32") == pytest.approx(curve(tmp_path / "whole"), rel=0.02)
 
 
 # Resumed with other settings

@@ -1,6 +1,7 @@
 """`bench train`: whole training steps, on batches of real lengths, beside peers in plain loops."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +19,10 @@ from glassformer.measure import Run
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.train.optimizer import build_optimizers
+from glassformer.train.precision import products_of, shorten_products
 from glassformer.train.step import Objective, train_step
 
-OURS = "glassformer"
+OURS, SHORT = "glassformer", "glassformer, products in bf16"
 RATE, CLIP = 1e-3, 1.0
 
 
@@ -36,7 +38,8 @@ class Plan:
 
     @property
     def steps(self) -> int:
-        return 4 * (self.rounds + 1)
+        contenders = 4 if products_of("auto") is None else 5
+        return contenders * (self.rounds + 1)
 
 
 def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
@@ -59,6 +62,8 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
         "nn.Transformer, our buckets": (_plain_update(TorchPeer(model, longest), plan), buckets),
         "Marian (sdpa), our buckets": (_plain_update(MarianPeer(model, longest), plan), buckets),
     }
+    if products := products_of("auto"):
+        contenders[SHORT] = _our_update(deepcopy(model), plan, products), buckets
     seconds = interleave({n: _turn(*c) for n, c in contenders.items()}, plan.rounds, tick)
     speed = {
         name: sum(batch.n_labels for batch in batches) / seconds[name]
@@ -75,7 +80,7 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
         "A whole update each: forward, smoothed loss, backward, clipping, fused AdamW.",
         "Shuffled batches hold as many sentences as ours on average, padded to the longest.",
     ]
-    ratios = {name: speed[OURS] / v for name, v in speed.items() if name != OURS}
+    ratios = {name: speed[OURS] / v for name, v in speed.items() if name not in (OURS, SHORT)}
     return Report(command, [table], ratios, notes)
 
 
@@ -100,7 +105,11 @@ def _turn(update: Callable[[Batch], None], batches: list[Batch]) -> Run:
     return run
 
 
-def _our_update(model: Transformer, plan: Plan) -> Callable[[Batch], None]:
+def _our_update(
+    model: Transformer, plan: Plan, products: torch.dtype | None = None
+) -> Callable[[Batch], None]:
+    if products is not None:
+        shorten_products(model, products)
     objective = Objective(model, plan.smoothing)
     optimizers = build_optimizers(model, "adamw", RATE, RATE, 0.01, (0.9, 0.98))
 
