@@ -99,6 +99,19 @@ def test_one_text_gives_a_text_and_many_give_a_list(translator):
         assert translator.translate(texts, max_length=8) == [said]
 
 
+def test_a_translator_is_searched_as_its_settings_say_unless_told_otherwise():
+    content = saved()
+    plain = called(content)
+    longing = Translator(
+        plain.models, content.tokenizers, content.settings.replace(search={"length_penalty": 9.0})
+    )
+    asked = {"beam_size": 4, "max_length": 10}
+    far = plain.translate(TEXTS, length_penalty=9.0, **asked)
+    assert longing.translate(TEXTS, **asked) == far != plain.translate(TEXTS, **asked)
+    assert longing.translate(TEXTS, length_penalty=0.6, **asked) == plain.translate(TEXTS, **asked)
+    assert longing.options(n_best=2) == SearchOptions(n_best=2, length_penalty=9.0)
+
+
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_answers_are_the_same_alone_and_in_any_batch(translator, beam_size):
     options = {"beam_size": beam_size, "max_length": 10}

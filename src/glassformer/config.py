@@ -227,12 +227,19 @@ class TrainSettings(Settings):
     attention_entropy: bool = False
 
 
+class SearchSettings(Settings):
+    """How a translator is best searched, where it is not told otherwise."""
+
+    length_penalty: float = 0.6
+
+
 class RunSettings(Settings):
-    """A recipe: everything that decides a training run."""
+    """A recipe: everything that decides a training run, and what goes with the model it makes."""
 
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
     train: TrainSettings = TrainSettings()
+    search: SearchSettings = SearchSettings()
 
 
 def parse_changes(changes: Sequence[str]) -> dict[str, Any]:

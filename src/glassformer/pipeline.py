@@ -88,6 +88,10 @@ class Translator:
         """Subwords of the longest target that it has positions for; None: any number."""
         return min(_room(model.decoder for model in self.models), default=None)
 
+    def options(self, **changes: Any) -> SearchOptions:
+        """How to search: as the settings of the model have it, with `changes`."""
+        return SearchOptions(**{**self.settings.search.model_dump(), **changes})
+
     def inputs(self, source: str, target: str) -> tuple[Tensor, Tensor]:
         """What the model reads when it is made to say `target` to `source`."""
         (x,), (y,) = self.source_tokenizer.encode([source]), self.target_tokenizer.encode([target])
@@ -112,7 +116,7 @@ class Translator:
         texts = [text] if isinstance(text, str) else list(text)
         parts = [sentences(one) if split else [one] for one in texts]
         rest = {name: options.pop(name) for name in OF_N_BEST if name in options}
-        asked = _for_one(SearchOptions(beam_size=beam_size, **options))
+        asked = _for_one(self.options(beam_size=beam_size, **options))
         found = iter(self.n_best([part for one in parts for part in one], asked, **rest))
         answers = [" ".join(filter(None, (next(found)[0].text for _ in one))) for one in parts]
         return answers[0] if isinstance(text, str) else answers

@@ -16,6 +16,7 @@ from glassformer.cli.examples import watched_fetching
 from glassformer.config import RunSettings
 from glassformer.data import datasets
 from glassformer.data.prepare import prepare
+from glassformer.decode.options import SearchOptions
 from glassformer.evaluate.bleu import bleu
 from glassformer.evaluate.translation import Said
 from glassformer.model.build import build
@@ -105,6 +106,19 @@ def test_the_options_of_the_search_reach_it_and_are_told(translator: Command) ->
     settings = card()["circumstances"]["settings"]
     assert (settings["beam_size"], settings["length_penalty"]) == (2, 0.0)
     assert settings["batch_tokens"] == 100 and card()["sentences"] == 5
+
+
+def test_a_model_is_searched_as_it_is_best_with(translator: Command) -> None:
+    saved = checkpoint.read(checkpoint.find(Path("run")))
+    settings = saved.settings.replace(search={"length_penalty": 3.0})
+    checkpoint.write(Checkpoint(settings, saved.weights, saved.tokenizers), Path("other"))
+    code, _, said = translator("evaluate", "other", *FILES, *ONE, "--json", "card.json")
+    assert code == 0, said
+    assert card()["circumstances"]["settings"]["length_penalty"] == 3.0
+    code, out, said = translator("translate", "--model", "other", "--scores", SOURCES[0])
+    assert code == 0, said
+    (best,) = load_translator("run").n_best(SOURCES[:1], SearchOptions(length_penalty=3.0))[0]
+    assert out == f"{best.score:.4f}\t{best.text}\n"
 
 
 def test_int8_is_told_where_it_is_asked_for(translator: Command) -> None:

@@ -112,7 +112,7 @@ def test_a_recipe_that_is_not_there_or_not_toml_is_named(
 ) -> None:
     code, _, said = glassformer("train", "recipes/none.toml")
     assert code == 2 and "There is no recipe recipes/none.toml" in said
-    assert "[model], [data] and [train]" in said and "Look into recipes/" in said
+    assert "[model], [data], [train] and [search]" in said and "Look into recipes/" in said
     (tmp_path / "broken.toml").write_text("[model\n")
     code, _, said = glassformer("train", "broken.toml")
     assert code == 2 and "not TOML" in said and "line 1" in said

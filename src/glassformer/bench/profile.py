@@ -108,7 +108,7 @@ def run_subject(name: str, translator: Translator, texts: Sequence[str], beam: i
         return [target.decode(ids) for ids in answers]
 
     record(translator.model, often=0)  # while warming up
-    return Subject(name, translator.model, texts, read, write, SearchOptions(beam))
+    return Subject(name, translator.model, texts, read, write, translator.options(beam_size=beam))
 
 
 # The whole

@@ -255,12 +255,12 @@ class Job:
         return [TextPair(a, b, cut(a), cut(b)) for a, b in zip(sources, targets, strict=True)]
 
     def translations(self, sources: list[str], beam: int) -> list[str]:
-        from glassformer.decode.options import SearchOptions
         from glassformer.evaluate.examples import turns
         from glassformer.evaluate.translation import say
 
         with progress("translating", len(turns(sources))) as tick:
-            return say(self.translator, sources, SearchOptions(beam_size=beam), tick=tick).texts
+            options = self.translator.options(beam_size=beam)
+            return say(self.translator, sources, options, tick=tick).texts
 
     def on_text(self, pairs: "list[TextPair]", output: Path | None, words: Path | None) -> None:
         from glassformer.inspect.alignment import align as aligned

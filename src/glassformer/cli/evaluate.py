@@ -208,13 +208,12 @@ def translation(
     extras: Extras,
     tokens: Tokens,
 ) -> Report:
-    from glassformer.decode.options import SearchOptions
     from glassformer.evaluate.card import markdown
     from glassformer.evaluate.examples import check_fit, turns
     from glassformer.evaluate.moses import as_published
     from glassformer.evaluate.translation import perplexity, say, search_settings, translation_card
 
-    options = SearchOptions(**search)
+    options = translator.options(**search)
     trained_on = translator.settings.data
     languages = trained_on.source_language, trained_on.target_language
     asked = tokens.spoken or tokens.language is not None

@@ -37,7 +37,10 @@ NBest = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Up to N answers a line: its index ||| text ||| score."),
 ]
-LengthPenalty = Annotated[float | None, typer.Option(help="More favours length; 0 does not. [0.6]")]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(help="More favours length; 0 does not. [0.6, or what the model is best with]"),
+]
 MinLength = Annotated[int, typer.Option(min=0, help="Of an answer, in subwords.")]
 NoRepeatNgram = Annotated[
     int, typer.Option(min=0, metavar="N", help="No N subwords in a row twice.")

@@ -42,7 +42,7 @@ def read_recipe(recipe: Path, changes: list[str], skip_bad: bool = False) -> Run
     if not recipe.is_file():
         raise SettingsError(
             f"There is no recipe {recipe}.",
-            "A recipe is a TOML file with sections [model], [data] and [train].",
+            "A recipe is a TOML file with sections [model], [data], [train] and [search].",
             "Look into recipes/ for examples.",
         )
     settings = RunSettings.from_toml(recipe.read_bytes())

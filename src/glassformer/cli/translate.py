@@ -91,14 +91,14 @@ def translate(
     search: dict[str, Any] = {
         "beam_size": 1 if stream or sample else 5 if beam is None else beam,
         "n_best": n_best or 1,
-        "length_penalty": 0.6 if length_penalty is None else length_penalty,
         "min_length": min_length,
         "max_length": max_length,
         "no_repeat_ngram": no_repeat_ngram,
         "repetition_penalty": repetition_penalty,
         "sample": sample,
-        **{name: value for name, value in drawn.items() if value is not None},
     }
+    given = {"length_penalty": length_penalty, **drawn}
+    search |= {name: value for name, value in given.items() if value is not None}
     named: Sequence[str | Path] = model or [default(TRANSLATOR, OWN)]
 
     import torch
@@ -106,9 +106,10 @@ def translate(
     from glassformer.decode.options import SearchOptions
     from glassformer.pipeline import BATCH_TOKENS, load_translator
 
-    options = SearchOptions(**search)
+    SearchOptions(**search)  # what cannot be searched with is told before anything is loaded
     torch.set_num_threads(threads or o.threads_for(texts))
     translator = load_translator(named if len(named) > 1 else named[0], int8)
+    options = translator.options(**search)
     if split is None:
         split = n_best is None and prefix is None
     budget = batch_tokens or BATCH_TOKENS

@@ -106,7 +106,8 @@ def trace_of(
                 f"Leave {given} out.",
             )
         return _classified(model, text, name, truncate)
-    return _Speaking(model, name, top, truncate).trace(text, target, SearchOptions(**options))
+    asked = model.options(**options) if isinstance(model, Translator) else SearchOptions(**options)
+    return _Speaking(model, name, top, truncate).trace(text, target, asked)
 
 
 class _Speaking:
