@@ -104,8 +104,12 @@ def test_muon_is_the_algorithm_in_full_precision(nesterov):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
-def test_muon_is_torchs_up_to_its_bf16():
-    ours, theirs = paths(torch.optim.Muon, torch.float32, lr=0.1, weight_decay=0.2, momentum=0.9)
+@pytest.mark.parametrize("products", [None, torch.bfloat16], ids=str)
+def test_muon_is_torchs_up_to_its_bf16(products):
+    options = {"lr": 0.1, "weight_decay": 0.2, "momentum": 0.9}
+    mine, others = started(torch.float32), started(torch.float32)
+    ours = after_steps(BatchedMuon(mine, products, **options), mine)
+    theirs = after_steps(torch.optim.Muon(others, **options), others)
     before = [p.detach() for p in started(torch.float32)]
     for mine, other in zip(ours, theirs, strict=True):
         for start, a, b in zip(before, mine, other, strict=True):

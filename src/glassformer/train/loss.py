@@ -77,7 +77,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             short_x = x_i.to(products)
             logits = _multiply(short_x, short_weight.t(), room[0, : len(x_i)]).add_(bias)
             p = torch.softmax(logits, 1, out=room[1, : len(x_i)])
-            # Σ exp(logits) by way of the largest, whose p is 1 / V at least, and never 0
+            # log Σ exp(logits), by way of the largest: its p is 1 / V at least, and never 0
             normaliser = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
             total += normaliser.sum() - (1 - smoothing) * logits.gather(1, labels_i).sum()
             total -= smoothing * logits.mean(1).sum()
