@@ -14,6 +14,7 @@ from glassformer.config import (
     DataSettings,
     ModelSettings,
     RunSettings,
+    SearchSettings,
     TrainSettings,
     parse_changes,
     preset,
@@ -144,6 +145,7 @@ def test_a_recipe_of_several_sections_is_the_same_after_a_trip_through_toml():
             name="files", train=("a.en", "a.fr"), labels=("good", "bad"), fold_case=True, hidden=0.2
         ),
         train=TrainSettings(max_minutes=2.5, patience=None, start_from="runs/words"),
+        search=SearchSettings(length_penalty=-0.5),
     )
     assert RunSettings.from_toml(recipe.to_toml()) == recipe
     assert RunSettings.from_toml("[model]\nd_model = 64").model == ModelSettings(d_model=64)
@@ -156,6 +158,11 @@ def test_what_is_wrong_inside_a_section_is_named_with_the_section():
     assert "train.max_steps = 0" in caught.value.what
     assert "did you mean 'model.d_model'?" in caught.value.remedy
     assert "did you mean 'data'?" in caught.value.remedy
+
+
+def test_a_length_penalty_that_no_search_takes_is_refused_before_training():
+    with pytest.raises(SettingsError, match=r"search\.length_penalty = 1000"):
+        RunSettings.from_toml("[search]\nlength_penalty = 1000")
 
 
 def test_toml_leaves_the_defaults_to_what_it_does_not_say():

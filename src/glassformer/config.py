@@ -213,7 +213,8 @@ class TrainSettings(Settings):
     accumulate: Count = 1  # batches of one update
     clip: Annotated[float, Field(gt=0)] = 1.0
     ema: Share = 0.0  # decay of an average of the weights, which is then what is validated
-    precision: Literal["fp32", "bf16", "auto"] = "fp32"  # of products; auto: bf16 if it is faster
+    # Of products with weights; auto is bf16 where the processor has instructions for it.
+    precision: Literal["fp32", "bf16", "auto"] = "fp32"
     compile: bool = False
     fully_shard: bool = False  # under torchrun: FSDP2 instead of DDP
 
@@ -230,7 +231,7 @@ class TrainSettings(Settings):
 class SearchSettings(Settings):
     """How a translator is best searched, where it is not told otherwise."""
 
-    length_penalty: float = 0.6
+    length_penalty: Annotated[float, Field(ge=-100, le=100)] = 0.6
 
 
 class RunSettings(Settings):

@@ -39,7 +39,7 @@ NBest = Annotated[
 ]
 LengthPenalty = Annotated[
     float | None,
-    typer.Option(help="More favours length; 0 does not. [0.6, or what the model is best with]"),
+    typer.Option(help="More favours length; 0 does not. [0.6, or a translator's own]"),
 ]
 MinLength = Annotated[int, typer.Option(min=0, help="Of an answer, in subwords.")]
 NoRepeatNgram = Annotated[
