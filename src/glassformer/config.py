@@ -172,6 +172,10 @@ class DataSettings(Settings):
     valid: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     train_split: str = "train"  # of a named set
+    # What the end of a run reads instead: text that is most like what the model is for.
+    final: tuple[str, ...] = ()  # of "files"
+    final_split: str | None = None  # of a named set
+    final_share: Annotated[float, Field(gt=0, lt=1)] = 0.1  # of the run's updates, or of its time
     skip_bad: bool = False
     labels: tuple[str, ...] = ()  # of a classifier, found in its training text
 

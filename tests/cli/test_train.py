@@ -54,6 +54,17 @@ def test_a_translator_learns_from_text_files_end_to_end(
     assert isinstance(load("run").translate("the red fox runs"), str)
 
 
+def test_a_run_ends_with_another_text_and_says_so(glassformer: Command, tmp_path: Path) -> None:
+    settings = text(tmp_path, train={"max_steps": 4})
+    again = {"final": [*settings.data.valid], "final_share": 0.5}
+    code, _, said = glassformer(
+        "train", written(tmp_path, settings.replace(data=again)), "--run", "r"
+    )
+    assert code == 0, said
+    assert "48 examples to train on, 12 to validate on, 12 to end on" in said
+    assert [record["epoch"] for record in records(Path("r"), "train_loss")] == [0, 0, 1, 1]
+
+
 def test_changes_on_the_command_line_reach_the_run(glassformer: Command, recipe: Path) -> None:
     changes = ("train.max_steps=1", "model.d_ff=24", "model.norm=rms-norm", "train.patience=3")
     code, _, said = glassformer("train", recipe, *changes, "data.labels=['a', 'b']", "--run", "r")

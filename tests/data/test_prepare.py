@@ -233,8 +233,34 @@ def test_any_other_name_is_a_named_set(folder, monkeypatch, kind, name, language
     assert set(asked) == {(name, split, languages) for split in ("train", "valid")}
     assert len(made.train) == len(rows)
     asked.clear()
-    prepare.prepare(settings.replace(data={"train_split": "more"}))
-    assert set(asked) == {(name, split, languages) for split in ("more", "valid")}
+    prepare.prepare(settings.replace(data={"train_split": "more", "final_split": "best"}))
+    assert set(asked) == {(name, split, languages) for split in ("more", "valid", "best")}
+
+
+def test_what_a_run_ends_with_comes_in_the_subwords_of_what_it_begins_with(folder):
+    final = [("a dog sees a zebu", "un chien voit un zébu"), *TRAIN[:2]]
+    files = write_sides(folder, "final", final)
+    made, without = prepared(folder, final=files, max_length=30), prepared(folder, max_length=30)
+    assert texts(made, "final")[1:] == TRAIN[:2] and len(made.final) == 3
+    assert made.tokenizers["joint"].fingerprint == without.tokenizers["joint"].fingerprint
+    assert arrays(made) == arrays(without) and without.final is None
+    shortest = min(made.final.lengths.max(1))
+    error = refusal(DataError, settings_for(folder, final=files, max_length=shortest - 1))
+    assert "No example to" in error.what
+
+
+def test_what_of_the_final_text_is_lost_is_told(folder):
+    files = write_sides(folder, "final", [(" ".join(["a dog"] * 20), "un chien"), *TRAIN, ("a", " ")])
+    made = prepared(folder, final=files, max_length=30, skip_bad=True)
+    assert made.final_lost.left_out == 1 and "1 bad (empty: 1)" in made.final_lost.bad_rows
+    assert (made.lost.left_out, made.lost.bad_rows) == (0, "")
+
+
+def test_a_final_text_has_the_labels_of_the_first(folder):
+    final = write_table(folder, "final", [("a dog", "good"), ("a cat", "superb")])
+    options = {"kind": "classifier", "train": LABELLED, "valid": LABELLED[:3], "final": final}
+    error = refusal(DataError, settings_for(folder, **options))
+    assert f"{final[0]}:2: unknown label" in error.why
 
 
 def test_a_split_that_a_set_does_not_have_is_answered_with_the_nearest(folder):

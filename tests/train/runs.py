@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,13 @@ PAIRS = [
 def tiny(**sections: Mapping[str, Any]) -> Prepared:
     """A task with the settings above and some changed."""
     return prepare(TINY.replace(**sections), threads=1)
+
+
+def ending_with_others(data: Prepared, share: float) -> Prepared:
+    """A task, the end of which reads other examples than the rest."""
+    others = prepare(data.settings.replace(data={"examples": 100, "longest": 4}), threads=1).train
+    settings = data.settings.replace(data={"final_share": share})
+    return replace(data, settings=settings, final=others)
 
 
 def text(folder: Path, **sections: Mapping[str, Any]) -> RunSettings:

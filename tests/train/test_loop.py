@@ -19,11 +19,21 @@ from glassformer.data.ragged import Ragged
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
 from glassformer.train import loop
 from glassformer.train.distributed import ALONE, World
-from glassformer.train.loop import Meter, draw_seed, start, train, updates
+from glassformer.train.loop import Meter, Run, draw_seed, reading, start, train, updates
 from glassformer.train.schedule import factor
 from glassformer.train.step import Update, train_step
 from glassformer.train.validate import Evaluate, validate
-from train.runs import assert_equal, curve, latest, records, steps, tiny, trained, unexpected
+from train.runs import (
+    assert_equal,
+    curve,
+    ending_with_others,
+    latest,
+    records,
+    steps,
+    tiny,
+    trained,
+    unexpected,
+)
 
 
 def scripted(metric: str, *scores: float) -> Evaluate:
@@ -133,6 +143,32 @@ def test_each_epoch_draws_its_subwords_anew_and_is_cut_by_their_lengths() -> Non
     budget = data.settings.data.batch_tokens
     widest = max(batch.inputs[0].numel() for _, _, batches in taken for batch in batches)
     assert budget - 2 < widest <= budget  # full batches of two tokens each
+
+
+def read_by(run: Run, count: int) -> list[list[Any]]:
+    """The texts of the updates of a run whose updates do nothing else."""
+    seen = []
+    for batches in islice(reading(run), count):
+        run.position.step += 1
+        run.position.seconds += 6.0
+        seen.append(texts(batches))
+    return seen
+
+
+@pytest.mark.parametrize("limits", [{"max_steps": 20}, {"max_steps": 900, "max_minutes": 2}])
+def test_the_end_of_a_run_reads_its_final_text_from_the_beginning(limits: dict[str, Any]) -> None:
+    data = ending_with_others(tiny(train=limits), share=0.4)
+    run = start(data, Path("unused"), ALONE, False, unexpected)
+    seen = read_by(run, 20)
+    plain = start(replace(data, final=None), Path("unused"), ALONE, False, unexpected)
+    assert seen[:12] == read_by(plain, 12) and run.position.final
+    assert data.final is not None
+    ends = replace(data, train=data.final)
+    other = start(ends, Path("unused"), ALONE, False, unexpected)
+    other.position.epoch = plain.position.epoch + 1
+    *_, (epoch, batch, _) = expected = list(islice(updates(other), 8))
+    assert seen[12:] == [texts(batches) for _, _, batches in expected]
+    assert (run.position.epoch, run.position.batch) == (epoch, batch)
 
 
 def test_an_update_that_an_epoch_cannot_fill_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,18 @@ from glassformer.data.prepare import Prepared, prepare
 from glassformer.errors import CheckpointError
 from glassformer.train.distributed import ALONE, World
 from glassformer.train.loop import check_same_place, start, train
-from train.runs import TINY, assert_same_bits, curve, latest, steps, text, tiny, trained, unexpected
+from train.runs import (
+    TINY,
+    assert_same_bits,
+    curve,
+    ending_with_others,
+    latest,
+    steps,
+    text,
+    tiny,
+    trained,
+    unexpected,
+)
 
 STEPS = 10  # six updates an epoch, a validation after every fourth and at the end
 STOPS = {
@@ -112,6 +123,17 @@ def test_every_feature_goes_on_to_the_same_bits(
 def test_it_may_be_interrupted_after_every_update(tmp_path: Path, whole: Whole) -> None:
     data = tiny(**EVERYTHING)
     assert_same_bits(interrupted(data, tmp_path, *range(1, STEPS + 1)), whole(data))
+
+
+@pytest.mark.parametrize("stop", [5, 6, 7, 9])
+def test_it_goes_on_to_the_same_bits_before_and_in_its_final_text(
+    tmp_path: Path, whole: Whole, stop: int
+) -> None:
+    data = ending_with_others(tiny(**EVERYTHING), share=0.4)
+    place = whole(data)
+    state = latest(place).training
+    assert state is not None and state.values["position"]["final"]
+    assert_same_bits(interrupted(data, tmp_path, stop), place)
 
 
 @pytest.mark.parametrize("step", [5, 6, 8])

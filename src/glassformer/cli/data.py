@@ -9,7 +9,7 @@ from rich.table import Table
 
 from glassformer.cli import options as o
 from glassformer.cli.progress import fetching
-from glassformer.cli.train import losses, prepared, read_recipe
+from glassformer.cli.train import counts, losses, prepared, read_recipe
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -61,7 +61,7 @@ def show(
     lengths = data.train.lengths
     batches = TokenBatches(lengths, settings.data.batch_tokens, settings.train.seed)
     epoch = batches.epoch(0)
-    print(f"examples    {len(data.train):,} to train on, {len(data.valid):,} to validate on")
+    print(f"examples    {counts(data)}")
     for fate, text in losses(data):
         print(f"{fate:<11} {text}")
     for side, tokenizer in data.tokenizers.items():

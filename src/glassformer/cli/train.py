@@ -102,17 +102,26 @@ def say(text: str) -> None:
 
 def _say_of(data: "Prepared") -> None:
     sizes = ", ".join(f"{side} {len(t):,}" for side, t in data.tokenizers.items())
-    say(f"{len(data.train):,} examples to train on, {len(data.valid):,} to validate on")
+    say(counts(data, "examples "))
     for fate, text in losses(data):
         say(f"{fate}: {text}")
     if sizes:
         say(f"subwords: {sizes}")
 
 
+def counts(data: "Prepared", examples: str = "") -> str:
+    """How many examples there are for what."""
+    ended = f", {len(data.final):,} to end on" if data.final is not None else ""
+    return f"{len(data.train):,} {examples}to train on, {len(data.valid):,} to validate on{ended}"
+
+
 def losses(data: "Prepared") -> Iterator[tuple[str, str]]:
     """What of the text is not in the examples: what became of it, and how much it was."""
     longest = data.settings.data.max_length
-    for lost, purpose in ((data.lost, ""), (data.valid_lost, ", to validate on")):
+    of_all = {
+        "": data.lost, ", to validate on": data.valid_lost, ", to end on": data.final_lost
+    }  # fmt: skip
+    for purpose, lost in of_all.items():
         if lost.bad_rows:
             yield "skipped", f"{lost.bad_rows}{purpose}"
         if lost.left_out:

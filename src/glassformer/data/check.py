@@ -12,6 +12,8 @@ MEANT_FOR = {  # settings of [data] that mean nothing elsewhere
     "valid": [FILES],
     "columns": [FILES],
     "train_split": [SET],
+    "final": [FILES],
+    "final_split": [SET],
     "source_language": [FILES, SET],
     "target_language": [FILES, SET],
     "examples": [TASK, GRAMMAR],
@@ -30,6 +32,7 @@ def check(settings: RunSettings) -> None:
     """Refuse data, a kind of model and ways to train that do not go together."""
     _check_kind(settings)
     _check_meaning(settings)
+    _check_final(settings.data)
     _check_hiding(settings)
     _check_labels(settings)
     _check_sizes(settings)
@@ -85,6 +88,20 @@ def _check_meaning(settings: RunSettings) -> None:
         )
 
 
+def _check_final(data: DataSettings) -> None:
+    if not has_final(data) and data.final_share != DataSettings.model_fields["final_share"].default:
+        raise SettingsError(
+            f"data.final_share = {data.final_share} is the share of a text that is not named.",
+            "It says how much of a run reads another text in the end.",
+            "Set data.final_split, or data.final with data.name = 'files'; or leave it out.",
+        )
+
+
+def has_final(data: DataSettings) -> bool:
+    """Whether the end of a run reads another text."""
+    return bool(data.final or data.final_split)
+
+
 def _check_hiding(settings: RunSettings) -> None:
     kind, data = settings.model.kind, settings.data
     if kind == "masked-language-model" and not data.hidden:
@@ -108,14 +125,16 @@ def _check_labels(settings: RunSettings) -> None:
     if settings.model.kind != "classifier" or origin(data) != SET:
         return
     sheet = datasets.manifest(data.name)
-    part = sheet.splits.get(data.train_split)  # one that is not there is told of later
-    if not sheet.labels or (part and part.columns and part.columns[-1] != sheet.columns[-1]):
-        raise SettingsError(
-            f"data.train_split = {data.train_split!r} of {data.name} does not go with "
-            "model.kind = 'classifier'.",
-            "It has no labels.",
-            "Take a set and a split that have them: glassformer data list.",
-        )
+    for name in ("train_split", "final_split"):
+        split = getattr(data, name)
+        part = sheet.splits.get(split)  # one that is not there is told of later
+        if not sheet.labels or (part and part.columns and part.columns[-1] != sheet.columns[-1]):
+            raise SettingsError(
+                f"data.{name} = {split!r} of {data.name} does not go with "
+                "model.kind = 'classifier'.",
+                "It has no labels.",
+                "Take a set and a split that have them: glassformer data list.",
+            )
 
 
 def _check_sizes(settings: RunSettings) -> None:

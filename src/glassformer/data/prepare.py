@@ -19,7 +19,7 @@ from typing import Any
 from glassformer.config import DataSettings, RunSettings
 from glassformer.data import datasets, grammar, tasks
 from glassformer.data.batch import Examples
-from glassformer.data.check import check
+from glassformer.data.check import check, has_final
 from glassformer.data.corpus import Corpus, Row, TextFiles, readable
 from glassformer.data.download import sha256_of
 from glassformer.data.ragged import Ragged, RaggedWriter
@@ -60,6 +60,8 @@ class Prepared:
     tokenizers: dict[str, Tokenizer]
     lost: Lost = Lost()
     valid_lost: Lost = Lost()
+    final: Examples | None = None  # what the end of the run reads instead of `train`
+    final_lost: Lost = Lost()
 
 
 def prepare(
@@ -86,10 +88,12 @@ def prepare(
     )
     train_examples, lost = store(train)
     valid_examples, valid_lost = store(few, learning=False)
-    for split, examples in (("train", train_examples), ("valid", valid_examples)):
-        if not len(examples):
+    final, final_lost = store(find_text(settings, "final")) if has_final(data) else (None, Lost())
+    purposes = {"train": train_examples, "validate": valid_examples, "end": final}
+    for purpose, examples in purposes.items():
+        if examples is not None and not len(examples):
             raise DataError(
-                f"No example to {split} on is left.",
+                f"No example to {purpose} on is left.",
                 f"All of them have more than data.max_length = {data.max_length} subwords.",
                 "Raise data.max_length.",
             )
@@ -97,7 +101,10 @@ def prepare(
     if valid_lost.left_out:
         rows = _fitting(rows, settings, tokenizers)
     valid_lost = replace(valid_lost, bad_rows=valid.bad_rows())  # as just read
-    return Prepared(settings, train_examples, valid_examples, rows, tokenizers, lost, valid_lost)
+    return Prepared(
+        settings, train_examples, valid_examples, rows, tokenizers, lost, valid_lost, final,
+        final_lost,
+    )  # fmt: skip
 
 
 def find_text(settings: RunSettings, split: str) -> Text:
@@ -133,9 +140,9 @@ def _files(settings: RunSettings, split: str) -> TextFiles:
     data, kind = settings.data, settings.model.kind
     if data.name != "files":
         languages = (data.source_language, data.target_language) if kind == "translator" else ()
-        part = data.train_split if split == "train" else split
-        return datasets.find(data.name, part, languages)
-    paths = {"train": data.train, "valid": data.valid}[split]
+        chosen = {"train": data.train_split, "final": data.final_split}
+        return datasets.find(data.name, chosen.get(split) or split, languages)
+    paths = {"train": data.train, "valid": data.valid, "final": data.final}[split]
     if not paths:
         raise DataError(
             f"No files are named for data.{split}.",

@@ -189,7 +189,7 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
     with stop_signals() as signals:
         if at.unvalidated and (reason := conclude(run, evaluate, tell, signals)):
             return reason
-        for at.epoch, at.batch, batches in prefetch(updates(run)):
+        for batches in reading(run):
             if reason := ending(run):
                 return reason
             last = last_step(run)
@@ -243,6 +243,28 @@ def last_step(run: Run) -> int:
     return ceil(min(s.max_steps, at.step * 60 * s.max_minutes / seconds))
 
 
+def reading(run: Run) -> Iterator[list[Batch]]:
+    """This process's batches of each update, and in time those of the text that the run ends with.
+
+    That text begins at an update that all processes agree on, with an epoch of its own.
+    """
+    at = run.position
+    while True:
+        for epoch, batch, batches in prefetch(updates(run)):
+            if is_time_for_final(run):
+                at.final, at.epoch, at.batch = True, at.epoch + 1, 0
+                break
+            at.epoch, at.batch = epoch, batch
+            yield batches
+
+
+def is_time_for_final(run: Run) -> bool:
+    """By updates or by time, whichever ends the run; once it is, it stays so."""
+    if run.data.final is None or run.position.final:
+        return False
+    return run.position.step >= (1 - run.settings.data.final_share) * last_step(run)
+
+
 def updates(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:
     """From where the run stands: this process's batches of each update, and where it then stands.
 
@@ -252,8 +274,9 @@ def updates(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:
     data, s, world = run.settings.data, run.settings.train, run.world
     size = s.accumulate * world.size
     first = run.position.batch
+    text = (run.data.final if run.position.final else None) or run.data.train
     for epoch in count(run.position.epoch):
-        examples = run.data.train.drawn(draw_seed(s.seed, epoch))
+        examples = text.drawn(draw_seed(s.seed, epoch))
         batches = TokenBatches(examples.lengths, data.batch_tokens, s.seed).epoch(epoch)
         if len(batches) < size:
             raise TrainingError(

@@ -26,6 +26,7 @@ class Position:
     batch: int = 0
     seconds: float = 0.0
     labels: int = 0
+    final: bool = False  # the text that the run ends with is being read
     unvalidated: bool = False  # a validation is due, which a signal to stop put off
     window: dict[str, float] = field(default_factory=dict)  # sums since the log was last written
 
