@@ -250,7 +250,8 @@ def test_what_a_run_ends_with_comes_in_the_subwords_of_what_it_begins_with(folde
 
 
 def test_what_of_the_final_text_is_lost_is_told(folder):
-    files = write_sides(folder, "final", [(" ".join(["a dog"] * 20), "un chien"), *TRAIN, ("a", " ")])
+    long, empty = (" ".join(["a dog"] * 20), "un chien"), ("a", " ")
+    files = write_sides(folder, "final", [long, *TRAIN, empty])
     made = prepared(folder, final=files, max_length=30, skip_bad=True)
     assert made.final_lost.left_out == 1 and "1 bad (empty: 1)" in made.final_lost.bad_rows
     assert (made.lost.left_out, made.lost.bad_rows) == (0, "")
