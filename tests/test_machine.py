@@ -1,13 +1,9 @@
 """The machine that figures were measured on."""
 
 import json
-import multiprocessing
 import platform
+import subprocess
 import sys
-from collections.abc import Callable
-from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -54,50 +50,52 @@ def test_where_there_is_no_such_libc_nothing_happens(monkeypatch):
     give_back_memory()
 
 
-def _in_large_pages() -> int:
-    """Bytes of this process."""
+USE_LARGE_PAGES = """
+import json
+from pathlib import Path
+import torch
+from glassformer.bench.peak import resident
+from glassformer.machine import use_large_pages
+
+def in_large_pages():
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith("AnonHugePages:"))
     return int(line.split()[1]) * 1024
 
-
-def full_memory(told: Connection) -> None:
-    held = torch.arange(2**23)  # 64 MiB
-    before, taken = _in_large_pages(), resident("VmRSS")
-    use_large_pages()
-    grown, took = _in_large_pages() - before, resident("VmRSS") - taken
-    told.send((grown / held.nbytes, took, torch.equal(held, torch.arange(2**23))))
-
-
-def memory_with_holes(told: Connection) -> None:
-    held = torch.empty(2**26)  # a quarter of a GiB, of which every other page is used
-    held[:: 2 * 1024] = 1
-    taken = resident("VmRSS")
-    use_large_pages()
-    told.send(resident("VmRSS") - taken)
+{memory}
+before, held_before, taken = in_large_pages(), held.sum(), resident("VmRSS")
+use_large_pages()
+took, grown = resident("VmRSS") - taken, in_large_pages() - before
+print(json.dumps([took, grown / held.nbytes, bool(held.sum() == held_before)]))
+"""
 
 
-def in_a_new_process(work: Callable[[Connection], None]) -> Any:
-    """What it tells: the memory of a process that has run other tests is not only this one's."""
-    told, telling = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=work, args=(telling,))
-    process.start()
-    process.join(60)
-    assert process.exitcode == 0 and told.poll()
-    return told.recv()
+def use_them_for(memory: str) -> tuple[int, float, bool]:
+    """In a process of its own: the memory of one that has run other tests is not only this one's.
+
+    Bytes that it took, the share of `held` now in large pages, and whether that is as it was.
+    """
+    run = [sys.executable, "-c", USE_LARGE_PAGES.format(memory=memory)]
+    said = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True).stdout
+    took, share, is_same = json.loads(said)
+    return took, share, is_same
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has them")
 def test_memory_that_is_full_comes_into_large_pages_and_stays_what_it_was():
-    share, took, is_same = in_a_new_process(full_memory)
+    took, share, is_same = use_them_for("held = torch.arange(2**23)  # 64 MiB")
     if share == 0:
         pytest.skip("this kernel has none")
-    assert share >= 0.9 and took < 8 * 2**20 and is_same
+    assert took < 8 * 2**20 and share >= 0.9 and is_same
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux has them")
 def test_memory_that_nobody_uses_is_not_taken_for_it():
-    assert in_a_new_process(memory_with_holes) < 8 * 2**20
+    every_other_page = (
+        "held = torch.empty(2**26)[:: 2 * 1024]; held[:] = 1"  # of a quarter of a GiB
+    )
+    took, _, is_same = use_them_for(every_other_page)
+    assert took < 8 * 2**20 and is_same
 
 
 @pytest.mark.parametrize("gone", [AttributeError, TypeError, OSError])
