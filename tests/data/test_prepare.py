@@ -244,9 +244,9 @@ def test_what_a_run_ends_with_comes_in_the_subwords_of_what_it_begins_with(folde
     assert texts(made, "final")[1:] == TRAIN[:2] and len(made.final) == 3
     assert made.tokenizers["joint"].fingerprint == without.tokenizers["joint"].fingerprint
     assert arrays(made) == arrays(without) and without.final is None
-    shortest = min(made.final.lengths.max(1))
-    error = refusal(DataError, settings_for(folder, final=files, max_length=shortest - 1))
-    assert "No example to" in error.what
+    long = write_sides(folder, "long", [(" ".join(["a dog"] * 20), "un chien")])
+    error = refusal(DataError, settings_for(folder, final=long, max_length=30))
+    assert error.what == "No example to end on is left." and "30 subwords" in error.why
 
 
 def test_what_of_the_final_text_is_lost_is_told(folder):
