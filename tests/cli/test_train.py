@@ -62,7 +62,12 @@ def test_a_run_ends_with_another_text_and_says_so(glassformer: Command, tmp_path
     )
     assert code == 0, said
     assert "48 examples to train on, 12 to validate on, 12 to end on" in said
-    assert [record["epoch"] for record in records(Path("r"), "train_loss")] == [0, 0, 1, 1]
+    logged = records(Path("r"), "train_loss")
+    assert [(record["epoch"], record.get("final")) for record in logged] == [
+        (0, None), (0, None), (1, True), (1, True)
+    ]  # fmt: skip
+    told = [line for line in said.splitlines() if "tokens/s" in line]
+    assert ["final text" in line for line in told] == [False, False, True, True]
 
 
 def test_changes_on_the_command_line_reach_the_run(glassformer: Command, recipe: Path) -> None:

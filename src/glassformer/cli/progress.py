@@ -95,6 +95,7 @@ def line(record: dict[str, Any]) -> str:
         return (
             f"loss {record['train_loss']:.3f}  {record['labels_per_second']:,.0f} tokens/s  "
             f"norm {record['gradient_norm']:.2f}  rate {record['learning_rate']:.1e}"
+            + ("  final text" if record.get("final") else "")
         )
     shown = {
         "loss": "loss {:.3f}",

@@ -324,8 +324,7 @@ class Meter:
     def read(self, rate: float) -> Record:
         at, w, now = self._at, self._at.window, time.perf_counter()
         record = {
-            "step": at.step,
-            "epoch": at.epoch,
+            **at.place,
             "train_loss": w["loss"] / w["labels"],
             "labels_per_second": self._labels / (now - self._since),
             "gradient_norm": w["norm"] / w["updates"],
@@ -367,7 +366,7 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
     save(run, weights, is_best)
     named = {f"valid_{name}": value for name, value in scores.items()}
     reached = {"labels": at.labels, "seconds": at.seconds}
-    tell({"step": at.step, "epoch": at.epoch, **named, "best": is_best, **reached})
+    tell({**at.place, **named, "best": is_best, **reached})
     return None
 
 

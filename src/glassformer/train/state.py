@@ -30,6 +30,11 @@ class Position:
     unvalidated: bool = False  # a validation is due, which a signal to stop put off
     window: dict[str, float] = field(default_factory=dict)  # sums since the log was last written
 
+    @property
+    def place(self) -> dict[str, int | bool]:
+        """Where every record of the log begins."""
+        return {"step": self.step, "epoch": self.epoch} | ({"final": True} if self.final else {})
+
 
 class MovingAverage:
     """An exponential average of the weights: average ← decay · average + (1 - decay) · weights."""
