@@ -32,7 +32,7 @@ class Position:
 
     @property
     def place(self) -> dict[str, int | bool]:
-        """Where every record of the log begins."""
+        """What every record of the log begins with."""
         return {"step": self.step, "epoch": self.epoch} | ({"final": True} if self.final else {})
 
 
