@@ -190,7 +190,7 @@ def test_another_checkpoint_than_the_best_can_be_named(tmp_path: Path, words: Pa
     own = weights_of(begun(data, tmp_path / "run").model)
     assert_equal(parts(own, True), parts(latest(words).weights, True))
     best = read(words / "best").weights
-    assert any(not torch.equal(own[name], best[name]) for name in parts(best, True))
+    assert any(not np.array_equal(own[name], best[name]) for name in parts(best, True))
 
 
 def test_of_the_way_behind_it_nothing_is_taken_over(tmp_path: Path, words: Path) -> None:
@@ -313,7 +313,7 @@ def test_votes_are_fitted_before_training_and_told_and_training_leaves_them(tmp_
     assert fitted.abs().max() > 0
     train(run)
     assert torch.equal(run.model.votes.weight, fitted)
-    assert torch.equal(latest(tmp_path / "run").weights["votes.weight"], fitted)
+    assert np.array_equal(latest(tmp_path / "run").weights["votes.weight"], fitted)
 
 
 def test_votes_know_the_words_of_the_subwords(tmp_path: Path) -> None:
@@ -329,17 +329,18 @@ def test_votes_are_not_begun_with_but_counted_anew(tmp_path: Path) -> None:
     settings = voting(tmp_path, start_from=str(tmp_path / "one"), max_steps=2).settings
     larger = prepare(settings.replace(model={"ngram_places": 3_000}), 1)
     model = start(larger, tmp_path / "two", ALONE, False, lambda _: None).model
-    assert model.votes.weight.size(1) == one["votes.weight"].size(1) + 1_000
+    assert model.votes.weight.size(1) == one["votes.weight"].shape[1] + 1_000
     assert model.votes.weight.abs().max() > 0
     adopted = weights_of(model.encoder)
-    assert all(torch.equal(adopted[name], one[f"encoder.{name}"]) for name in adopted)
+    assert all(np.array_equal(adopted[name], one[f"encoder.{name}"]) for name in adopted)
 
 
 def test_a_resumed_run_keeps_its_votes_and_counts_none(tmp_path: Path) -> None:
     start_told: list[str] = []
     train(start(voting(tmp_path, max_steps=2), tmp_path / "run", ALONE, False, start_told.append))
     again = start(voting(tmp_path), tmp_path / "run", ALONE, True, unexpected)
-    assert torch.equal(again.model.votes.weight, latest(tmp_path / "run").weights["votes.weight"])
+    fitted = again.model.votes.weight.detach()
+    assert np.array_equal(fitted, latest(tmp_path / "run").weights["votes.weight"])
 
 
 def test_validation_asks_for_both_opinions(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from glassformer.checkpoint import (
     Checkpoint,
     RunFolder,
     adopt_weights,
+    as_arrays,
     origin,
     set_weights,
     weights_of,
@@ -387,6 +388,6 @@ def keep_good_weights(run: Run) -> None:
 def save(run: Run, weights: dict[str, Tensor], is_best: bool) -> None:
     state = capture(run.model, run.optimizers, run.position, run.stopping, run.average)
     if run.world.leads:
-        saved = Checkpoint(run.settings, weights, run.data.tokenizers, state)
+        saved = Checkpoint(run.settings, as_arrays(weights), run.data.tokenizers, state)
         run.folder.save(saved, run.position.step, is_best, run.settings.train.keep)
     run.world.wait()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.checkpoint import TrainingState
+from glassformer.checkpoint import TrainingState, as_tensors
 from glassformer.train.distributed import like, whole
 from glassformer.train.early_stopping import EarlyStopping
 
@@ -79,7 +79,7 @@ def restore(saved: TrainingState, model: nn.Module, optimizers: Optimizers) -> P
     """Put a captured state back, spread as the parameters are now."""
     parameters = dict(model.named_parameters())
     owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}
-    for path, tensor in sorted(saved.tensors.items()):  # in one order in every process
+    for path, tensor in sorted(as_tensors(saved.tensors).items()):  # in one order in every process
         key, _, name = path.partition("/")
         parameter = parameters[name]
         value: Tensor = like(tensor, parameter) if tensor.dim() else tensor

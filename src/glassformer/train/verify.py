@@ -5,8 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.checkpoint import Checkpoint, RunFolder, read
 from glassformer.data.prepare import Prepared
@@ -64,8 +66,8 @@ def _stopped_at(
 
 def _compare(whole: Checkpoint, resumed: Checkpoint, stop: int) -> None:
     assert whole.training is not None and resumed.training is not None, "runs save their state"
-    a = dict(whole.weights) | whole.training.tensors
-    b = dict(resumed.weights) | resumed.training.tensors
+    a = {**whole.weights, **whole.training.tensors}
+    b = {**resumed.weights, **resumed.training.tensors}
     different = [name for name in a.keys() | b.keys() if not _same(a.get(name), b.get(name))]
     if different:
         raise TrainingError(
@@ -75,5 +77,5 @@ def _compare(whole: Checkpoint, resumed: Checkpoint, stop: int) -> None:
         )
 
 
-def _same(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
-    return a is not None and b is not None and torch.equal(a, b)
+def _same(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:
+    return a is not None and b is not None and np.array_equal(a, b)

@@ -1,0 +1,233 @@
+"""The files of a checkpoint, which is a folder. Read and written with numpy, without torch.
+
+    model.safetensors   settings.toml   *.spm   [training.safetensors, training.json]
+    manifest.json       SHA-256 of every other file, written last
+
+A checkpoint is written beside its target, flushed to the disk, then renamed: it exists whole or
+not at all. Nothing here unpickles.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import load, save
+
+from glassformer.config import RunSettings
+from glassformer.data.download import sha256_of
+from glassformer.data.tokenizer import Tokenizer
+from glassformer.errors import CheckpointError
+
+WEIGHTS, SETTINGS, MANIFEST = "model.safetensors", "settings.toml", "manifest.json"
+STATE_TENSORS, STATE_VALUES = "training.safetensors", "training.json"
+SUBWORDS = ".spm"
+PARTIAL = ".partial-"  # prefix of a folder that is being written
+
+Weights = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """What a run needs besides the weights to resume."""
+
+    tensors: Mapping[str, Any]  # torch tensors while it is being written, arrays after `read`
+    values: dict[str, Any]  # what JSON can hold
+
+
+class WeightsFile(Mapping[str, NDArray[Any]]):
+    """Tensors of a safetensors file by name, each read when it is asked for and not kept."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with safe_open(path, "np") as file:
+            self.names = tuple(file.keys())
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self.names:
+            raise KeyError(name)
+        with safe_open(self.path, "np") as file:
+            array: NDArray[Any] = file.get_tensor(name)
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Settings, weights and tokenizers of a model; during training also the state of its run."""
+
+    settings: RunSettings
+    weights: Weights
+    tokenizers: dict[str, Tokenizer] = field(default_factory=dict)  # by side; empty for a task
+    training: TrainingState | None = None
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the name and content of each file."""
+        yield WEIGHTS, _saved(self.weights)
+        yield SETTINGS, self.settings.to_toml().encode()
+        for side, tokenizer in self.tokenizers.items():
+            yield side + SUBWORDS, tokenizer.model
+        if self.training is not None:
+            yield STATE_TENSORS, _saved(self.training.tensors)
+            yield STATE_VALUES, json.dumps(self.training.values, indent=2).encode()
+
+
+def _saved(tensors: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a safetensors file. Torch tensors on the CPU are arrays too."""
+    return save({name: np.asarray(tensor) for name, tensor in tensors.items()})
+
+
+@contextmanager
+def one_clear_error(what: str) -> Iterator[None]:
+    """Turn an error of the disk into a CheckpointError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"{what} could not be written: {error.strerror}.",
+            "Nothing of it was kept; the checkpoints before it are whole.",
+            "Make room or mend the permissions, then go on with --resume.",
+        ) from error
+
+
+def write(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write a checkpoint to `folder`. It replaces a checkpoint that is there."""
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not is_whole(folder)):
+        raise CheckpointError(
+            f"{folder} is there already, and is no checkpoint.",
+            "A checkpoint takes the place of what is there, and this would be lost.",
+            "Name another place.",
+        )
+    partial = folder.with_name(f"{PARTIAL}{folder.name}-{os.getpid()}")
+    with one_clear_error(f"The checkpoint {folder.name}"):
+        try:
+            partial.mkdir(parents=True)
+            digests: dict[str, str] = {}
+            for name, content in checkpoint.files():
+                _write_flushed(partial / name, content)
+                digests[name] = sha256(content).hexdigest()
+            _write_flushed(partial / MANIFEST, json.dumps(digests, indent=2).encode())
+            _flush_folder(partial)
+            old = folder.with_name(f"{PARTIAL}{folder.name}-old")
+            if folder.exists():  # two renames in a row: hardly a moment without either
+                shutil.rmtree(old, ignore_errors=True)  # left by a process killed between them
+                folder.rename(old)
+            partial.rename(folder)
+            _flush_folder(folder.parent)
+            shutil.rmtree(old, ignore_errors=True)
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def is_whole(folder: Path) -> bool:
+    """Return whether `folder` is a complete checkpoint: its manifest is written last."""
+    return (folder / MANIFEST).is_file()
+
+
+def remove(folder: Path) -> None:
+    """Delete a checkpoint. It is renamed first: half a checkpoint must not look like one."""
+    shutil.rmtree(folder.rename(folder.with_name(f"{PARTIAL}{folder.name}-old")))
+
+
+def read(folder: Path, training: bool = False) -> Checkpoint:
+    """Read a checkpoint and check every byte; with `training`, also the state of its run.
+
+    Each weight is read from its file when it is asked for, and is a new array each time.
+    """
+    contents = _verified(folder, training)
+    tokenizers = {
+        name.removesuffix(SUBWORDS): Tokenizer(content)
+        for name, content in contents.items()
+        if name.endswith(SUBWORDS)
+    }
+    state = None
+    if training and STATE_TENSORS in contents:
+        values = json.loads(contents[STATE_VALUES])
+        state = TrainingState(load(contents[STATE_TENSORS]), values)
+    settings = RunSettings.from_toml(contents[SETTINGS].decode())
+    return Checkpoint(settings, WeightsFile(folder / WEIGHTS), tokenizers, state)
+
+
+def average(checkpoints: Sequence[Path]) -> dict[str, NDArray[np.float32]]:
+    """Return the mean of the weights of several checkpoints of one run (§6.1)."""
+    total: dict[str, NDArray[np.float64]] = {}
+    for folder in checkpoints:
+        for name, array in read(folder).weights.items():
+            if not np.issubdtype(array.dtype, np.floating):
+                raise CheckpointError(
+                    f"{folder.name} is quantised, and cannot be averaged.",
+                    "Its integers mean something with their own scales only.",
+                    "Average the checkpoints that it was made from, then quantise the average.",
+                )
+            exact = array.astype(np.float64)
+            total[name] = total[name] + exact if name in total else exact
+    return {name: (array / len(checkpoints)).astype(np.float32) for name, array in total.items()}
+
+
+def _verified(folder: Path, training: bool) -> dict[str, bytes]:
+    """Return the content of the files after checking their hashes; not of the weights."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise CheckpointError(
+            f"{folder} is not a checkpoint.",
+            f"It has no {MANIFEST}, which every complete checkpoint has.",
+            "Name the folder of a run, or one of the step-… folders in it.",
+        )
+    contents: dict[str, bytes] = {}
+    for name, digest in _manifest(path).items():
+        if not training and name in (STATE_TENSORS, STATE_VALUES):
+            continue
+        file = folder / name
+        if not file.is_file() or sha256_of(file) != digest:
+            raise _damaged(file)
+        if name != WEIGHTS:  # read tensor by tensor: the file may be large
+            contents[name] = file.read_bytes()
+    return contents
+
+
+def _manifest(path: Path) -> dict[str, str]:
+    try:
+        digests = json.loads(path.read_bytes())
+    except ValueError:
+        raise _damaged(path) from None
+    if not isinstance(digests, dict) or not {WEIGHTS, SETTINGS} <= digests.keys():
+        raise _damaged(path)
+    return digests
+
+
+def _damaged(path: Path) -> CheckpointError:
+    size = path.stat().st_size if path.is_file() else 0
+    return CheckpointError(
+        f"The checkpoint {path.parent.name} is damaged: {path.name}.",
+        f"Its {size:,} bytes are not those that were written.",
+        "Use another checkpoint of the run, or copy this one again from its origin.",
+    )
+
+
+def _write_flushed(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

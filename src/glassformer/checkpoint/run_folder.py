@@ -1,0 +1,125 @@
+"""The checkpoints of one run: which are kept, which is the best, which the latest."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.checkpoint.format import (
+    MANIFEST,
+    PARTIAL,
+    Checkpoint,
+    is_whole,
+    one_clear_error,
+    read,
+    remove,
+    write,
+)
+from glassformer.config import RunSettings
+from glassformer.errors import CheckpointError
+
+
+class RunFolder:
+    """Checkpoints of one run, `step-00001000` and so on, with links `latest` and `best`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def steps(self) -> list[Path]:
+        """Return the complete checkpoints, the oldest first."""
+        return sorted(p for p in self.path.glob("step-*") if (p / MANIFEST).is_file())
+
+    def last(self, count: int) -> list[Path]:
+        """Return at most `count` of the last checkpoints, oldest first, none missing in between.
+
+        The best checkpoint is kept however old it is. An old one does not count as one of the last.
+        """
+        steps = self.steps()
+        first = max(0, len(steps) - 1)
+        while first and _follows(steps[first], steps[first - 1]):
+            first -= 1
+        return steps[first:][-count:]
+
+    def save(self, checkpoint: Checkpoint, step: int, is_best: bool, keep: int) -> Path:
+        """Write a checkpoint, set the links, and delete all but the last `keep` and the best.
+
+        Checkpoints of later steps belong to a run that was resumed from before them: delete them.
+        """
+        folder = self.path / f"step-{step:08d}"
+        with one_clear_error(f"The checkpoint {folder.name}"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            for name in ("step", "latest", "best"):  # left by a process killed while writing
+                for debris in self.path.glob(f"{PARTIAL}{name}-*"):
+                    debris.unlink() if debris.is_symlink() else shutil.rmtree(debris)
+            write(checkpoint, folder)
+            self._link("latest", folder)
+            if is_best:
+                self._link("best", folder)
+            so_far = [p.name for p in self.steps() if p.name <= folder.name]
+            kept = {*so_far[-keep:], *(p.readlink().name for p in self._links("best"))}
+            for old in self.steps():
+                if old.name not in kept:
+                    remove(old)
+        return folder
+
+    def _links(self, name: str) -> list[Path]:
+        return [p for p in [self.path / name] if p.is_symlink()]
+
+    def newest(self, notice: Callable[[str], None]) -> Checkpoint:
+        """Read the latest checkpoint that can be resumed; report each damaged one and skip it."""
+        for folder in reversed(self.steps()):
+            try:
+                checkpoint = read(folder, training=True)
+            except CheckpointError as error:
+                notice(f"{error.what} Going back to the checkpoint before it.")
+                continue
+            if checkpoint.training is not None:
+                return checkpoint
+            notice(f"{folder} has weights only. Going back to the checkpoint before it.")
+        raise CheckpointError(
+            f"{self.path} holds no checkpoint to go on from.",
+            "A run saves its first one at its first validation.",
+            "Start it without --resume.",
+        )
+
+    def _link(self, name: str, folder: Path) -> None:
+        fresh = self.path / f"{PARTIAL}{name}-{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(folder.name)
+        fresh.replace(self.path / name)
+
+
+def _follows(later: Path, earlier: Path) -> bool:
+    """Return whether no checkpoint can be missing between the two."""
+    apart = int(later.name.removeprefix("step-")) - int(earlier.name.removeprefix("step-"))
+    return apart <= read(later).settings.train.validate_every
+
+
+def find(path: Path) -> Path:
+    """Return the checkpoint that a path means: the folder itself, or a run's best or latest."""
+    candidates = [path, path / "best", path / "latest", *reversed(RunFolder(path).steps())]
+    return next((c for c in candidates if (c / MANIFEST).is_file()), path)
+
+
+def origin(settings: RunSettings) -> Checkpoint | None:
+    """Read the checkpoint of `train.start_from`, or return None if a run starts afresh."""
+    place = settings.train.start_from
+    if place is None:
+        return None
+    folder = find(Path(place))
+    if not is_whole(folder):
+        raise CheckpointError(
+            f"train.start_from = {place!r} names no run.",
+            "This one begins with the subwords and the encoder of that one.",
+            f"Train that one first: glassformer train RECIPE.toml --run {place}.",
+        )
+    before = read(folder)
+    if not all(np.issubdtype(array.dtype, np.floating) for array in before.weights.values()):
+        raise CheckpointError(
+            f"train.start_from = {place!r} is quantised, and training cannot start from it.",
+            "Its weights are in eight bits, and what they were before is not in it.",
+            "Name the run that it was made from.",
+        )
+    return before
