@@ -1,23 +1,27 @@
-"""Search as a textbook has it, in Python lists and without a cache, and models to search in."""
+"""Textbook search in Python lists, without a cache; random models; and the decoders under test."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from glassformer.data.tokenizer import BOS, EOS, PAD
+from glassformer.decode.decoder import Decoder, Ids
 from glassformer.decode.options import Hypothesis, penalty
-from glassformer.decode.replay import Speaker
+from glassformer.decode.rows import Rows
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.model.build import build
 from glassformer.model.masks import causal_mask
-from glassformer.model.transformer import LanguageModel
+from glassformer.model.transformer import LanguageModel, Transformer
 
-Said = tuple[int, ...]
-After = Callable[[list[Said]], list[list[float]]]  # what follows each prefix: log-probabilities
+Model = Transformer | LanguageModel
+Prefix = tuple[int, ...]
+Next = Callable[[list[Prefix]], list[list[float]]]  # log-probabilities after each prefix
 CLOSE = 1e-5
 WAYS = {
     "greedy": {"beam_size": 1},
@@ -25,10 +29,13 @@ WAYS = {
     "sample": {"sample": True, "n_best": 3},
 }
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+# Every test of search runs over all of these: model -> Decoder.
+DECODERS: dict[str, Callable[[Any], Decoder]] = {"torch": TorchDecoder}
+each_decoder = pytest.mark.parametrize("decode", DECODERS.values(), ids=DECODERS)
 
 
 def toy(vocab_size: int = 12, **changes: Any) -> Any:
-    """In float32, with weights so large that it says this and that, and ends now and then."""
+    """A float32 model with weights so large that its outputs vary, and end now and then."""
     sizes = {
         "d_model": 16, "n_heads": 4, "d_ff": 16, "encoder_layers": 1, "decoder_layers": 1,
         "tie_target_output": False,
@@ -44,14 +51,14 @@ def sources(*lengths: int, vocab_size: int = 12) -> list[list[int]]:
     return [[*torch.randint(EOS + 1, vocab_size, (n,)).tolist(), EOS] for n in lengths]
 
 
-def after(models: Speaker | Sequence[Speaker], source: list[int] | None) -> After:
-    """The whole of every model on the whole of each prefix; the mean of their probabilities."""
+def after(models: Model | Sequence[Model], source: list[int] | None) -> Next:
+    """Run every whole model on every whole prefix; take the mean of their probabilities."""
     members = models if isinstance(models, Sequence) else [models]
 
     @torch.inference_mode()
-    def ask(prefixes: list[Said]) -> list[list[float]]:
+    def ask(prefixes: list[Prefix]) -> list[list[float]]:
         ids = torch.tensor([[BOS, *prefix] for prefix in prefixes])
-        mask = causal_mask(ids.size(1))  # whatever was said is no padding
+        mask = causal_mask(ids.size(1))  # no padding among them
         logits = [
             model(ids, mask)
             if isinstance(model, LanguageModel)
@@ -64,38 +71,39 @@ def after(models: Speaker | Sequence[Speaker], source: list[int] | None) -> Afte
     return ask
 
 
-def never(said: Said) -> set[int]:
-    """What may not follow: nothing but the marks that are no words."""
+def never(prefix: Prefix) -> set[int]:
+    """The ids that no search produces."""
     return {PAD, BOS}
 
 
 def beam(
-    following: After,
+    following: Next,
     width: int,
     limit: int,
     *,
     n: int = 1,
     alpha: float = 0.6,
-    forbidden: Callable[[Said], set[int]] = never,
+    forbidden: Callable[[Prefix], set[int]] = never,
     prefix: Sequence[int] = (),
     factor: float = 1.0,
     stop: bool = False,
 ) -> list[Hypothesis]:
-    """Without `stop` it goes on to the greatest length, whatever has ended already."""
-    live: list[tuple[Said, float]] = [((), 0.0)]
+    """Textbook beam search. Without `stop` it goes on to the greatest length in any case."""
+    live: list[tuple[Prefix, float]] = [((), 0.0)]
     finished: list[Hypothesis] = []
     for length in range(1, limit + 1):
         best = sorted(
-            (total + log_prob, said, token)
-            for (said, total), row in zip(live, following([s for s, _ in live]), strict=True)
-            for token, log_prob in _allowed(row, said, forbidden, prefix, factor)
+            (total + log_prob, ids, token)
+            for (ids, total), row in zip(live, following([s for s, _ in live]), strict=True)
+            for token, log_prob in _allowed(row, ids, forbidden, prefix, factor)
         )[::-1][: 2 * width if width > 1 else 1]
-        for total, said, token in best[:width]:
+        for total, history, token in best[:width]:
             if token == EOS or length == limit:
-                ids = [*said] if token == EOS else [*said, token]
+                ids = [*history] if token == EOS else [*history, token]
                 score = total / penalty(length, alpha)
                 finished.append(Hypothesis(ids, total, score, token == EOS))
-        live = [((*said, token), total) for total, said, token in best if token != EOS][:width]
+        live = [((*history, token), total) for total, history, token in best if token != EOS]
+        live = live[:width]
         finished = sorted(finished, key=lambda h: -h.score)[:n]
         if not live:
             break
@@ -107,82 +115,99 @@ def beam(
 
 def _allowed(
     row: list[float],
-    said: Said,
-    forbidden: Callable[[Said], set[int]],
+    history: Prefix,
+    forbidden: Callable[[Prefix], set[int]],
     prefix: Sequence[int],
     factor: float,
 ) -> Iterator[tuple[int, float]]:
-    if len(said) < len(prefix):
-        yield prefix[len(said)], row[prefix[len(said)]]
+    if len(history) < len(prefix):
+        yield prefix[len(history)], row[prefix[len(history)]]
         return
     for token, log_prob in enumerate(row):
-        if token not in forbidden(said):
-            yield token, log_prob * factor if token in said else log_prob
+        if token not in forbidden(history):
+            yield token, log_prob * factor if token in history else log_prob
 
 
-def exhaustive(following: After, vocab_size: int, limit: int, alpha: float) -> list[Hypothesis]:
-    """Everything that can be said, the best first."""
+def exhaustive(following: Next, vocab_size: int, limit: int, alpha: float) -> list[Hypothesis]:
+    """Every possible answer, best first."""
     words = [token for token in range(vocab_size) if token not in (PAD, BOS, EOS)]
     found = []
     for length in range(1, limit + 1):
-        for said in product(words, repeat=length - 1):
+        for history in product(words, repeat=length - 1):
             ends = [EOS, *words] if length == limit else [EOS]
             for token in ends:
-                total = log_probability(following, (*said, token))
-                ids = [*said] if token == EOS else [*said, token]
+                total = log_probability(following, (*history, token))
+                ids = [*history] if token == EOS else [*history, token]
                 score = total / penalty(length, alpha)
                 found.append(Hypothesis(ids, total, score, token == EOS))
     return sorted(found, key=lambda h: -h.score)
 
 
-def log_probability(following: After, said: Said) -> float:
-    return sum(following([said[:i]])[0][token] for i, token in enumerate(said))
+def log_probability(following: Next, ids: Prefix) -> float:
+    return sum(following([ids[:i]])[0][token] for i, token in enumerate(ids))
 
 
-def tree(seed: int, vocab_size: int, sharpness: float = 2.0) -> After:
-    """A model that is no model: something of its own to say after every prefix."""
+def tree(seed: int, vocab_size: int, sharpness: float = 2.0) -> Next:
+    """A random distribution after every prefix, in float32 as decoders give it."""
 
-    def ask(prefixes: list[Said]) -> list[list[float]]:
+    def ask(prefixes: list[Prefix]) -> list[list[float]]:
         dice = [Random(f"{seed} {prefix}") for prefix in prefixes]
         logits = [[sharpness * d.gauss() for _ in range(vocab_size)] for d in dice]
-        return torch.tensor(logits, dtype=torch.double).log_softmax(-1).tolist()
+        return torch.tensor(logits, dtype=torch.double).log_softmax(-1).float().tolist()
 
     return ask
 
 
-class TreeSession:
-    """Stands in for a `Session`: sentence b is told what trees[b] says."""
+class TreeDecoder:
+    """A Decoder whose sentence with the source [i] has the distributions of trees[i]."""
 
-    def __init__(self, trees: list[After], width: int) -> None:
-        self.trees, self.width = trees, width
-        self.said: list[list[Said]] = [[()] for _ in trees]
-        self.sizes: list[int] = []  # sentences of each step
+    pad_id, reads_source, max_target = PAD, True, None
 
-    def logits(self) -> Tensor:
-        """Not normalised: what they sum to is for the search to find out."""
-        rows = [one(said) for one, said in zip(self.trees, self.said, strict=True)]
-        return torch.tensor(rows, dtype=torch.double) + 3.0
+    def __init__(self, trees: list[Next]) -> None:
+        self.trees, self.vocab_size = trees, len(trees[0]([()])[0])
+        self.sizes: list[int] = []  # number of sentences of each step
 
-    def step(self, ids: Tensor, parents: Tensor | None = None) -> Tensor:
-        self.sizes.append(len(ids))
+    def start(
+        self, sources: Sequence[Sequence[int]], batch: int, width: int, max_length: int
+    ) -> "TreeDecoding":
+        return TreeDecoding([self.trees[i] for (i,) in sources], width, self.sizes)
+
+
+class TreeDecoding:
+    def __init__(self, trees: list[Next], width: int, sizes: list[int]) -> None:
+        self.trees, self.width, self.sizes = trees, width, sizes
+        self.histories: list[list[Prefix]] = [[()] for _ in trees]
+
+    def prefill(self, ids: Ids) -> Rows:
+        prefixes = [[tuple(row[1 : n + 1]) for n in range(ids.shape[1])] for row in ids.tolist()]
+        rows = [one(row) for one, row in zip(self.trees, prefixes, strict=True)]
+        self.histories = [row[-1:] for row in prefixes]
+        return Rows(np.array(rows))
+
+    def step(self, tokens: Ids, parents: Ids | None = None) -> Rows:
+        self.sizes.append(len(tokens))
         if parents is None:
-            parents = torch.arange(self.width).clamp(max=len(self.said[0]) - 1).expand_as(ids)
-        self.said = [
-            [(*said[p], token) for p, token in zip(ps, tokens, strict=True)]
-            for said, ps, tokens in zip(self.said, parents.tolist(), ids.tolist(), strict=True)
+            last = len(self.histories[0]) - 1
+            parents = np.broadcast_to(np.arange(self.width).clip(max=last), tokens.shape)
+        self.histories = [
+            [(*history[p], token) for p, token in zip(ps, row, strict=True)]
+            for history, ps, row in zip(
+                self.histories, parents.tolist(), tokens.tolist(), strict=True
+            )
         ]
-        return self.logits()
+        rows = [one(row) for one, row in zip(self.trees, self.histories, strict=True)]
+        return Rows(np.array(rows))
 
-    def keep(self, sentences: Tensor) -> None:
-        self.said = [self.said[i] for i in sentences.tolist()]
+    def keep(self, sentences: Ids) -> None:
+        self.histories = [self.histories[i] for i in sentences.tolist()]
         self.trees = [self.trees[i] for i in sentences.tolist()]
 
 
-def remembering(following: After) -> After:
-    """The same answers; what was asked before is not computed again."""
-    known: dict[Said, list[float]] = {}
+def remembering(following: Next) -> Next:
+    """Cache the distributions."""
+    known: dict[Prefix, list[float]] = {}
 
-    def ask(prefixes: list[Said]) -> list[list[float]]:
+    def ask(prefixes: list[Prefix]) -> list[list[float]]:
         new = [prefix for prefix in dict.fromkeys(prefixes) if prefix not in known]
         known.update(zip(new, following(new) if new else [], strict=True))
         return [known[prefix] for prefix in prefixes]
@@ -191,7 +216,7 @@ def remembering(following: After) -> After:
 
 
 def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    """The same ids, scores that are the same to 1e-5, and an order that is theirs up to that."""
+    """Compare ids, scores to 1e-5, and the order where scores differ by more than that."""
     for ours, theirs in zip(found, expected, strict=True):
         assert sorted(h.ids for h in ours) == sorted(h.ids for h in theirs)
         known = {(*h.ids, h.complete): h for h in theirs}

@@ -1,1 +1,1 @@
-"""Ids in, ids out: how a trained model says something."""
+"""Search over token ids: greedy, beam, sampling. Models are reached through the `Decoder` protocol."""

@@ -1,93 +1,99 @@
-"""What may not be said next. Each rule works in place on the log-probabilities of one step.
+"""Rules on the next token. Each changes the log-probabilities of one step in place.
 
-Rules forbid; they do not re-normalise. The probability of what is said stays what the model gives
-it, so a score can be checked by scoring the text again. The repetition penalty alone changes it.
+Rules forbid tokens, by minus infinity; they do not renormalise. The log-probability of an answer
+stays the model's own, so that scoring the text again gives the same number. Only the repetition
+penalty changes it.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
+from glassformer.decode.decoder import Ids, Values
 from glassformer.decode.options import SearchOptions
 
-NEVER = -torch.inf
-A_FEW = 64  # tokens that are looked at before all
 
-
-@dataclass
 class Constraints:
-    """The rules of one batch; `keep` follows the sentences that go on."""
+    """The rules of one batch: banned ids, prefixes, least length, n-grams, repetition."""
 
-    options: SearchOptions
-    eos: int
-    unsayable: Tensor  # padding and the mark of the beginning
-    prefixes: Int[Tensor, "B P"]  # what must be said first; -1 behind shorter ones
+    def __init__(
+        self,
+        options: SearchOptions,
+        eos: int,
+        banned: Sequence[int],
+        prefixes: Sequence[Sequence[int]],
+        vocab_size: int,
+    ) -> None:
+        self.options, self.banned, self.vocab_size = options, tuple(banned), vocab_size
+        self.end = [eos] if eos < vocab_size else []  # a search may have no end mark
+        longest = max(map(len, prefixes))
+        rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
+        self.prefixes = np.array(rows, np.int64).reshape(len(rows), longest)
 
-    def apply(self, log_probs: Float[Tensor, "B W V"], said: Int[Tensor, "B W T"]) -> None:
-        """Set what may not follow `said` to minus infinity."""
-        length = said.size(-1)
-        untouched = Forced.of(self.prefixes[:, length : length + 1], log_probs)
-        if self.options.repetition_penalty != 1.0:
-            penalise_repetition(log_probs, said, self.options.repetition_penalty)
-        if self.options.no_repeat_ngram:
-            forbid_repeated_ngrams(log_probs, said, self.options.no_repeat_ngram)
-        log_probs.index_fill_(-1, self.unsayable, NEVER)
-        if length < self.options.min_length:
-            forbid_end(log_probs, self.eos)
-        if untouched is not None:
-            untouched.force(log_probs)
+    @property
+    def need_history(self) -> bool:
+        return self.options.no_repeat_ngram > 0 or self.options.repetition_penalty != 1.0
 
-    def keep(self, sentences: Tensor) -> None:
-        self.prefixes = self.prefixes[sentences]
+    def is_plain(self, position: int) -> bool:
+        """Whether nothing but the banned ids is forbidden here and at all later positions."""
+        forced = position < self.prefixes.shape[1]
+        return not (forced or self.need_history or position < self.options.min_length)
+
+    def bans(self, position: int) -> tuple[int, ...] | None:
+        """Return the ids forbidden at this position, or None if they differ between hypotheses."""
+        if self.is_plain(position):
+            return self.banned
+        ids = (*self.banned, *self.end)  # before the least length
+        same = position >= self.prefixes.shape[1] and not self.need_history
+        return ids if same and len(ids) < self.vocab_size else None
+
+    def forced(self, sentences: Ids, position: int) -> Ids:
+        """Return the prefix token of each sentence at this position; -1 behind its prefix."""
+        if position < self.prefixes.shape[1]:
+            return self.prefixes[sentences, position]
+        return np.full(len(sentences), -1)
+
+    def apply(self, rows: Values, sentences: Ids, position: int, history: Ids | None) -> None:
+        """Apply all rules to the log-probabilities (R, W, V) of these sentences.
+
+        `history`, (R, W, position), holds the tokens of each hypothesis, if a rule needs them.
+        """
+        prefix = self.forced(sentences, position)
+        (forced,) = np.nonzero(prefix >= 0)
+        tokens = prefix[forced]
+        own = rows[forced, :, tokens]  # (F, W) the model's log-probabilities, before any rule
+        if history is not None and self.options.repetition_penalty != 1.0:
+            penalise_repetition(rows, history, self.options.repetition_penalty)
+        if history is not None and self.options.no_repeat_ngram:
+            forbid_repeated_ngrams(rows, history, self.options.no_repeat_ngram)
+        rows[..., list(self.banned)] = -np.inf
+        if position < self.options.min_length:
+            forbid_end(rows, self.end)
+        rows[forced] = -np.inf
+        rows[forced, :, tokens] = own
 
 
-def forbid_end(log_probs: Float[Tensor, "B W V"], eos: int) -> None:
-    """No end yet, unless the other rules have left nothing else to say."""
-    end = log_probs[..., eos].clone()
-    log_probs[..., eos] = NEVER
-    if (log_probs[..., :A_FEW] > NEVER).any(-1).all():  # most often: then the others need no look
+def forbid_end(rows: Values, end: list[int]) -> None:
+    """Forbid the end mark, except where the other rules have left no other token."""
+    own = rows[..., end]
+    rows[..., end] = -np.inf
+    stuck = rows.max(-1) == -np.inf
+    rows[..., end] = np.where(stuck[..., None], own, -np.inf)
+
+
+def penalise_repetition(rows: Values, history: Ids, factor: float) -> None:
+    """Multiply the log-probability of tokens in the history by `factor` (Keskar et al., 2019)."""
+    penalised = np.take_along_axis(rows, history, -1) * np.float32(factor)
+    np.put_along_axis(rows, history, penalised, -1)
+
+
+def forbid_repeated_ngrams(rows: Values, history: Ids, n: int) -> None:
+    """Forbid tokens that would complete an n-gram which the hypothesis has already."""
+    length = history.shape[-1]
+    if length < n:
         return
-    log_probs[..., eos] = end.masked_fill_(log_probs.amax(-1) > NEVER, NEVER)
-
-
-def penalise_repetition(log_probs: Tensor, said: Int[Tensor, "B W T"], factor: float) -> None:
-    """A token said before counts as less likely (Keskar et al., 2019): its log times `factor`."""
-    if said.size(-1):
-        log_probs.scatter_(-1, said, log_probs.gather(-1, said) * factor)
-
-
-def forbid_repeated_ngrams(log_probs: Tensor, said: Int[Tensor, "B W T"], n: int) -> None:
-    """No token that would complete a run of n tokens which the hypothesis holds already."""
-    if said.size(-1) < n:
-        return
-    runs = said.unfold(-1, n, 1)  # (B, W, runs, n)
-    latest = said[..., None, said.size(-1) - n + 1 :]  # the run to come, but for its end
-    repeats = (runs[..., :-1] == latest).all(-1)
-    last = runs[..., -1]
-    forbidden = log_probs.gather(-1, last).masked_fill(repeats, NEVER)
-    log_probs.scatter_reduce_(-1, last, forbidden, "amin")
-
-
-class Forced(NamedTuple):
-    """The tokens of prefixes, with the log-probabilities that they had before any rule."""
-
-    rows: Tensor  # (B, 1, 1): sentences whose prefix goes on
-    tokens: Tensor  # (B, W, 1)
-    log_probs: Tensor  # (B, W, 1)
-
-    @classmethod
-    def of(cls, column: Int[Tensor, "B c"], log_probs: Tensor) -> "Forced | None":
-        """`column` holds one token per sentence, or -1; none at all behind the last prefix."""
-        if not column.numel() or int(column.max()) < 0:
-            return None
-        tokens = column.clamp(min=0)[:, None].expand(-1, log_probs.size(1), 1)
-        return cls(column[:, None] >= 0, tokens, log_probs.gather(-1, tokens))
-
-    def force(self, log_probs: Float[Tensor, "B W V"]) -> None:
-        """Nothing but the prefix may be said, whatever the other rules think of it."""
-        log_probs.masked_fill_(self.rows, NEVER)
-        allowed = torch.where(self.rows, self.log_probs, log_probs.gather(-1, self.tokens))
-        log_probs.scatter_(-1, self.tokens, allowed)
+    ngrams = sliding_window_view(history, n, axis=-1)  # (R, W, length - n + 1, n)
+    latest = history[..., None, length - n + 1 :]  # the n-gram to come, without its last token
+    row, w, i = np.nonzero((ngrams[..., :-1] == latest).all(-1))
+    rows[row, w, ngrams[row, w, i, -1]] = -np.inf

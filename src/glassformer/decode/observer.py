@@ -1,46 +1,46 @@
-"""Somebody who watches a search: told of every step as it is made, deciding nothing."""
+"""Observers of a search: they get every step's scores and candidates, and change nothing."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.decode.beam import Candidates
+from glassformer.decode.decoder import Ids, Values
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the sentences that were not done before it, R of them.
+    """One step of the R sentences that were live before it.
 
-    Candidates are continuations, C of each sentence, the best first. Those with a log-probability
-    of minus infinity are none: there was nothing to say, or the hypothesis had ended before.
+    C candidates per sentence, best first. Places without a candidate have log-probability -inf.
     """
 
-    sentences: Int[Tensor, "R"]  # which of the batch they are
-    parents: Int[Tensor, "R C"]  # the hypothesis that each continues
-    tokens: Int[Tensor, "R C"]
-    log_probs: Float[Tensor, "R C"]  # of all that was said, the token too
-    ended: Bool[Tensor, "R C"]  # by the end mark, or by the limit of length
-    lives: Int[Tensor, "R W"]  # the candidate that is hypothesis w of the next step; -1: none
+    sentences: Ids  # (R,) their numbers in the batch
+    parents: Ids  # (R, C) the hypothesis that each candidate continues
+    tokens: Ids  # (R, C)
+    log_probs: NDArray[np.float64]  # (R, C) of the whole hypothesis, the token included
+    ended: NDArray[np.bool_]  # (R, C) finished, by the end mark or at the length limit
+    survivors: Ids  # (R, W) the candidate that is hypothesis w of the next step; -1: none
 
-    def of(self, rows: Bool[Tensor, "R"]) -> "Step":
-        return Step(
-            self.sentences[rows],
-            self.parents[rows],
-            self.tokens[rows],
-            self.log_probs[rows],
-            self.ended[rows],
-            self.lives[rows],
-        )
+    @classmethod
+    def of(cls, sentences: Ids, candidates: Candidates) -> "Step":
+        """Copy the candidates of these sentences."""
+        return cls(sentences, *(array[sentences] for array in candidates))
 
 
 class Observer(Protocol):
-    """What `search` tells if it is given one. Tensors are the search's own: read, do not keep."""
+    """Callbacks of `search`. Arrays may be overwritten afterwards: copy what must be kept."""
 
-    def began(self, said: Int[Tensor, "B P"], log_probs: Float[Tensor, "B P V"]) -> None:
-        """What every sentence was made to begin with, and what was likely in its place."""
+    def on_prefix(self, prefix: Ids, log_probs: Values) -> None:
+        """Receive the prefix that all sentences share in length, (B, P), read at once.
 
-    def heard(self, sentences: Int[Tensor, "R"], log_probs: Float[Tensor, "R W V"]) -> None:
-        """What the model says may follow each hypothesis, before any rule forbids some of it."""
+        `log_probs`, (B, P, V), are the model's for the token at each position of it.
+        """
 
-    def chose(self, step: Step) -> None:
-        """What the search made of that."""
+    def on_scores(self, sentences: Ids, log_probs: Values) -> None:
+        """Receive the log-probabilities of the next token, (R, H, V), before any rule applies."""
+
+    def on_step(self, step: Step) -> None:
+        """Receive the candidates of the step and what became of them."""

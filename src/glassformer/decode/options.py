@@ -1,30 +1,30 @@
-"""What a search is asked for, and what it answers."""
+"""Options of a search, and its result."""
 
 from dataclasses import dataclass
 from math import inf
 
 from glassformer.errors import SettingsError
 
-COLDEST = 1e-4  # of temperatures: logits over less leave what a float holds
-OF_SAMPLING = ("temperature", "top_k", "top_p", "seed")
+MIN_TEMPERATURE = 1e-4  # logits divided by less overflow a float
+SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "seed")
 
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to look for an answer. A beam of one is greedy search."""
+    """How to search for an answer. A beam of one is greedy search."""
 
     beam_size: int = 5
     n_best: int = 1
-    length_penalty: float = 0.6  # alpha: 0 compares plain probabilities, more favours length
+    length_penalty: float = 0.6  # alpha: 0 compares plain log-probabilities, more favours length
     min_length: int = 0  # tokens, the end mark not counted
-    max_length: int | None = None  # None: the source's length + 50, as in the paper (§6.1)
-    no_repeat_ngram: int = 0  # no run of this many tokens twice; 0: never mind
-    repetition_penalty: float = 1.0  # of tokens said already: their log-probability times this
+    max_length: int | None = None  # None: source length + 50, as in the paper (§6.1)
+    no_repeat_ngram: int = 0  # no n-gram of this many tokens twice; 0: no such rule
+    repetition_penalty: float = 1.0  # factor on the log-probability of tokens in the output so far
 
-    sample: bool = False  # draw tokens instead of searching for the likeliest
+    sample: bool = False  # draw tokens at random instead of taking the most likely
     temperature: float = 1.0
-    top_k: int = 0  # draw from the k likeliest; 0: from all
-    top_p: float = 1.0  # draw from the fewest whose probabilities reach p
+    top_k: int = 0  # draw from the k most likely tokens; 0: from all
+    top_p: float = 1.0  # draw from the fewest tokens whose probabilities sum to p
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -34,7 +34,7 @@ class SearchOptions:
             abs(self.length_penalty) <= 100,
             "length_penalty",
             self.length_penalty,
-            "a number from -100 to 100: powers beyond leave what a float holds",
+            "a number from -100 to 100: larger powers overflow a float",
         )
         _require(self.min_length >= 0, "min_length", self.min_length, "at least 0")
         _require(self.no_repeat_ngram >= 0, "no_repeat_ngram", self.no_repeat_ngram, "at least 0")
@@ -42,37 +42,37 @@ class SearchOptions:
             1 <= self.repetition_penalty < inf,
             "repetition_penalty",
             self.repetition_penalty,
-            "at least 1, which is none",
+            "at least 1, which is no penalty",
         )
         _require(
-            COLDEST <= self.temperature < inf,
+            MIN_TEMPERATURE <= self.temperature < inf,
             "temperature",
             self.temperature,
-            f"a number of at least {COLDEST}, where the likeliest is as good as certain",
+            f"a number of at least {MIN_TEMPERATURE}, which draws the most likely token",
         )
-        _require(self.top_k >= 0, "top_k", self.top_k, "at least 0, which is all")
+        _require(self.top_k >= 0, "top_k", self.top_k, "at least 0, which is all tokens")
         _require(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
         if self.max_length is not None:
             low = max(1, self.min_length)
             _require(self.max_length >= low, "max_length", self.max_length, f"at least {low}")
         if not self.sample:
-            most = f"at most beam_size, {self.beam_size}: a beam ends in no more hypotheses"
-            _require(self.n_best <= self.beam_size, "n_best", self.n_best, most)
-            for name in OF_SAMPLING:  # which would be passed over
+            rule = f"at most beam_size, {self.beam_size}: a beam finds no more hypotheses"
+            _require(self.n_best <= self.beam_size, "n_best", self.n_best, rule)
+            for name in SAMPLING_OPTIONS:  # they would be ignored
                 given, remedy = getattr(self, name), f"Add sample=True, or leave {name} out."
-                plain = given == getattr(SearchOptions, name)
-                _require(plain, name, given, "for what is drawn at random", remedy)
+                is_default = given == getattr(SearchOptions, name)
+                _require(is_default, name, given, "an option of sampling", remedy)
 
     @property
     def width(self) -> int:
-        """Hypotheses of a sentence, side by side."""
+        """Number of hypotheses per sentence."""
         return self.n_best if self.sample else self.beam_size
 
 
 def _require(fine: bool, name: str, value: object, rule: str, remedy: str = "") -> None:
     if not fine:
         raise SettingsError(
-            f"{name} = {value!r} cannot be searched with.",
+            f"{name} = {value!r} is not a valid search option.",
             f"It is {rule}.",
             remedy or f"Change {name}.",
         )
@@ -80,12 +80,12 @@ def _require(fine: bool, name: str, value: object, rule: str, remedy: str = "") 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One answer, without the marks of beginning and end."""
+    """One answer, without begin and end marks."""
 
     ids: list[int]
-    log_probability: float  # of all its tokens, the end mark too if it was said
-    score: float  # the log-probability over the length penalty: what answers are ranked by
-    complete: bool  # False: cut off at its greatest length before the end mark
+    log_probability: float  # sum over its tokens, the end mark included if there is one
+    score: float  # log-probability / length penalty: answers are ranked by it
+    complete: bool  # False: cut off at the length limit before the end mark
 
 
 def penalty(length: int, alpha: float) -> float:

@@ -1,158 +1,350 @@
-"""Ids in, ids out: one door to greedy search, beam search and sampling."""
+"""Search: greedy, beam and sampling, for translators and language models. Ids in, ids out."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, pairwise
+from threading import Event
+from typing import TypeVar
 
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn import functional as F
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from glassformer.decode.beam import Beam
+from glassformer.decode import beam as beams
 from glassformer.decode.constraints import Constraints
-from glassformer.decode.observer import Observer
-from glassformer.decode.one_by_one import OneByOne, Sampler, likeliest
+from glassformer.decode.decoder import Decoder, Ids, Scores, Values
+from glassformer.decode.ensemble import as_one, parts
+from glassformer.decode.observer import Observer, Step
 from glassformer.decode.options import Hypothesis, SearchOptions
-from glassformer.decode.replay import Speaker, recordings
-from glassformer.decode.session import Session, output_limits
-from glassformer.decode.side_by_side import side_by_side
+from glassformer.decode.rows import Rows, top
+from glassformer.decode.sample import Sampler
 from glassformer.errors import InputError
 
-__all__ = ["Hypothesis", "SearchOptions", "force_decode", "search", "stream"]
+__all__ = ["Hypothesis", "SearchOptions", "force_decode", "search", "stream", "total"]
 
-Prefixes = Sequence[Sequence[int]]
+Sequences = Sequence[Sequence[int]]
+Decoders = Decoder | Sequence[Decoder]
+Answers = list[list[Hypothesis]]
+T = TypeVar("T")
+STEPS_PER_RUN = 8  # steps of compiled search between two looks at Ctrl-C
 
 
 def search(
-    models: Speaker | Sequence[Speaker],
-    source: Int[Tensor, "B S"] | None,
+    decoders: Decoders,
+    sources: Sequences | None,
     bos: int,
     eos: int,
     options: SearchOptions,
-    prefixes: Prefixes | None = None,
+    prefixes: Sequences | None = None,
     numbers: Sequence[int] | None = None,
     observer: Observer | None = None,
-) -> list[list[Hypothesis]]:
-    """The answers to each source, the best first; of a language model, to each prefix.
+) -> Answers:
+    """Return the answers to each source, or to each prefix of a language model, best first.
 
-    Answers begin with their prefix. Several models are an ensemble. `numbers` name the sentences
-    where sampling must not depend on how they were batched. An `observer` is told of every step.
+    Answers begin with their prefix. Several decoders are an ensemble. `numbers` identify the
+    sentences for sampling: the tokens drawn for a sentence depend on the seed and its number.
     """
-    models = models if isinstance(models, Sequence) else [models]
-    batch = len(source) if source is not None else len(prefixes or [()])
-    begun, names = prefixes or [()] * batch, numbers or range(batch)
+    decoder = as_one(decoders)
+    batch = _checked(decoder, sources, bos, options, prefixes, numbers)
 
-    @torch.inference_mode()
-    def answer(part: slice) -> list[list[Hypothesis]]:
-        of_part = None if source is None else source[part]
-        start = _Start(models, of_part, bos, eos, options, begun[part], observer)
-        return start.search(names[part])
+    def answer(part: slice, stopped: Event) -> Answers:
+        task = _Search(decoder, batch.part(part), bos, eos, options, observer)
+        return task.answers(stopped)
 
-    replays = [replay for model in models if (replay := recordings(model))]
-    if observer is not None or len(replays) < len(models):
-        return answer(slice(None))  # somebody looks on, or may: there is one batch to see
-    weights = sum(replay.n_weights for replay in replays)
-    return side_by_side(answer, batch, options.width, weights)
+    n_parts = 1 if observer else parts(decoder, len(batch.prefixes), options.width)
+    return _in_parts(answer, batch.costs, n_parts)
 
 
-@torch.inference_mode()
 def stream(
-    models: Speaker | Sequence[Speaker],
-    source: Int[Tensor, "1 S"] | None,
+    decoders: Decoders,
+    source: Sequence[int] | None,
     bos: int,
     eos: int,
     options: SearchOptions,
     prefix: Sequence[int] = (),
     number: int = 0,
 ) -> Iterator[int]:
-    """The tokens of one answer as they are made, greedily or drawn; without the end mark."""
-    if not (options.sample or options.beam_size == 1) or options.n_best > 1:
+    """Yield the tokens of one answer as they are chosen, without prefix and end mark."""
+    if options.width > 1:
         raise InputError(
-            f"{options.n_best} of a beam of {options.beam_size} cannot be streamed.",
-            "Which answer comes first is known only when all have ended.",
+            f"{options.n_best} of a beam of {options.width} cannot be streamed.",
+            "Which answer is best is known only when all have ended.",
             "Use beam_size=1 or sample=True, and n_best=1.",
         )
-    models = models if isinstance(models, Sequence) else [models]
-    start = _Start(models, source, bos, eos, options, [prefix])
-    given = len(prefix) - start.said.size(1)  # of the prefix, said step by step
-    for step, tokens in enumerate(start.one_by_one([number]).steps(start.logits)):
-        if step >= given and (token := int(tokens[0, 0])) != eos:
+    decoder = as_one(decoders)
+    sources = None if source is None else [source]
+    batch = _checked(decoder, sources, bos, options, [prefix], [number])
+    task = _Search(decoder, batch, bos, eos, options)
+    for token in task.tokens():
+        if task.beam.length[0] > len(prefix) and token != eos:
             yield token
 
 
-class _Start:
-    """A batch whose sources and common prefix have been read."""
+def force_decode(
+    decoders: Decoders, sources: Sequences | None, targets: Sequences, bos: int
+) -> list[NDArray[np.float32]]:
+    """Return the log-probability of each token of each target, given the tokens before it."""
+    decoder = as_one(decoders)
+    _check_sources(decoder, sources, len(targets))
+    _check_ids(decoder, "target", targets)
+    _check_ids(decoder, "begin mark", [[bos]])
+    longest = max(map(len, targets), default=0)
+    if decoder.max_target is not None and longest > decoder.max_target:
+        raise InputError(
+            f"A target of {longest} tokens is given.",
+            f"The model has learned {decoder.max_target} positions.",
+            "Shorten it, or leave it out.",
+        )
+    if longest == 0:
+        return [np.empty(0, np.float32) for _ in targets]
+
+    def answer(part: slice, stopped: Event) -> list[NDArray[np.float32]]:
+        wanted = targets[part]
+        length = max(1, max(map(len, wanted)))
+        ids = np.full((len(wanted), length), decoder.pad_id, np.int64)
+        for row, target in zip(ids, wanted, strict=True):
+            row[: len(target)] = target
+        inputs = np.full_like(ids, bos)
+        inputs[:, 1:] = ids[:, :-1]
+        given = None if sources is None else sources[part]
+        decoding = decoder.start(given, len(wanted), 1, length)
+        rows = decoding.prefill(inputs).rows()
+        found = np.take_along_axis(rows, ids[..., None], -1)[..., 0]
+        return [row[: len(target)] for row, target in zip(found, wanted, strict=True)]
+
+    costs = _costs(sources, targets)
+    return _in_parts(answer, costs, parts(decoder, len(targets), 1))
+
+
+def total(log_probs: ArrayLike) -> float:
+    """Sum the log-probabilities of tokens as a search does: in float64, first to last."""
+    sums = np.cumsum(np.asarray(log_probs, np.float64))  # np.sum would add in another order
+    return float(sums[-1]) if len(sums) else 0.0
+
+
+def output_limits(lengths: ArrayLike) -> Ids:
+    """Return the greatest output lengths of sources of these lengths: length + 50 (§6.1).
+
+    By each sentence's own length, so that an answer does not depend on the batch.
+    """
+    return np.asarray(lengths, np.int64) + 50
+
+
+class _Search:
+    """The search of one batch, or of one part of it."""
 
     def __init__(
         self,
-        models: Sequence[Speaker],
-        source: Tensor | None,
+        decoder: Decoder,
+        batch: "_Batch",
         bos: int,
         eos: int,
         options: SearchOptions,
-        prefixes: Prefixes,
         observer: Observer | None = None,
     ) -> None:
-        pad_id = models[0].pad_id
-        self.options, self.observer = options, observer
-        self.limits = _limits(source, prefixes, pad_id, options, models)
-        forced = _padded(prefixes, -1)
-        self.rules = Constraints(options, eos, torch.tensor([pad_id, bos]), forced)
-        common = min(min(map(len, prefixes)), int(self.limits.min()) - 1)
-        longest = int(self.limits.max())
-        self.session = Session(models, source, len(prefixes), longest, options.width)
-        self.said = forced[:, :common]
-        logits = self.session.prefill(F.pad(self.said, (1, 0), value=bos))
-        # In double: over many tokens the sum, too, must be right to 1e-5.
-        self.log_probs = _log_probs(logits[:, :-1], self.said).double().sum(1)
-        self.logits = logits[:, -1:]
-        if observer is not None:
-            observer.began(self.said, logits[:, :-1].log_softmax(-1))
+        self.eos, self.options, self.observer = eos, options, observer
+        n, width = len(batch.prefixes), options.width
+        banned = [decoder.pad_id, bos]
+        self.rules = Constraints(options, eos, banned, batch.prefixes, decoder.vocab_size)
+        self.sampler = Sampler(options, batch.numbers) if options.sample else None
+        self.decoding = decoder.start(batch.sources, n, width, int(batch.limits.max()))
+        common = min(min(map(len, batch.prefixes)), int(batch.limits.min()) - 1)
+        prefix = self.rules.prefixes[:, :common]
+        self.scores, log_probs = self._prefill(prefix, bos)
+        n_best = options.n_best
+        self.beam = beams.start(batch.limits, width, n_best, banned, prefix, log_probs)
+        self.candidates = beams.scratch(n, width)
 
-    def search(self, names: Sequence[int]) -> list[list[Hypothesis]]:
-        """To the end; `names` are the numbers of the sentences."""
-        if not self.options.sample and self.options.beam_size > 1:
-            return Beam(*self._walk()).search(self.logits)
-        walk = self.one_by_one(names)
-        for _ in walk.steps(self.logits):
-            pass
-        return [sorted(found, key=lambda h: -h.score) for found in walk.found]
+    def _prefill(self, prefix: Ids, bos: int) -> tuple[Scores, NDArray[np.float64]]:
+        """Read the begin mark and the common prefix; return the next scores and its log-prob."""
+        batch, length = prefix.shape
+        ids = np.full((batch, 1 + length), bos, np.int64)
+        ids[:, 1:] = prefix
+        scores = self.decoding.prefill(ids)
+        if length == 0 and self.observer is None:
+            return scores, np.zeros(batch)
+        rows = scores.rows()
+        if self.observer is not None:
+            self.observer.on_prefix(prefix, rows[:, :-1])
+        own = np.take_along_axis(rows[:, :-1], prefix[..., None], -1)[..., 0]
+        return Rows(rows[:, -1:]), np.array([total(row) for row in own])
 
-    def one_by_one(self, names: Sequence[int]) -> OneByOne:
-        choose = Sampler(self.options, names) if self.options.sample else likeliest
-        return OneByOne(*self._walk(), choose=choose)
+    @property
+    def live(self) -> Ids:
+        return self.beam.live[: self.beam.n_live[0]]
 
-    def _walk(self) -> tuple[Any, ...]:
-        start = self.session, self.rules, self.options, self.limits, self.said, self.log_probs
-        return *start, self.observer
+    @property
+    def position(self) -> int:
+        """Number of tokens of every live hypothesis."""
+        return int(self.beam.length[self.beam.live[0]])
+
+    def answers(self, stopped: Event) -> Answers:
+        """Search until every sentence is done, or `stopped` is set."""
+        run = getattr(self.decoding, "run", None)
+        while not stopped.is_set():
+            self.advance()
+            if not len(self.live):
+                break
+            if run is not None and self._is_plain():
+                while len(self.live) and not stopped.is_set():
+                    alpha = float(self.options.length_penalty)
+                    run(self.beam, STEPS_PER_RUN, self.eos, alpha, self.candidates)
+                break
+            self.step()
+        return beams.answers(self.beam, self.eos)
+
+    def tokens(self) -> Iterator[int]:
+        """Yield the token of each step of the only hypothesis of the only sentence."""
+        while True:
+            self.advance()
+            if not len(self.live):
+                yield int(self.beam.finished_token[0, 0])
+                return
+            yield int(self.beam.tokens[0, self.position - 1, 0])
+            self.step()
+
+    def _is_plain(self) -> bool:
+        plain = self.observer is None and self.sampler is None
+        return plain and self.rules.is_plain(self.position)
+
+    def step(self) -> None:
+        """Give the decoder the latest token of every hypothesis."""
+        live, latest = self.live, self.position - 1
+        tokens, parents = self.beam.tokens[live, latest], self.beam.parents[live, latest]
+        self.scores = self.decoding.step(tokens.astype(np.int64), parents.astype(np.int64))
+
+    def advance(self) -> None:
+        """Extend the hypotheses; sentences that are done leave the batch."""
+        before = self.live.copy()
+        values, ids = self._continuations(before)
+        alpha = float(self.options.length_penalty)
+        beams.advance(self.beam, values, ids, self.eos, alpha, self.candidates)
+        if self.observer is not None:
+            self.observer.on_step(Step.of(before, self.candidates))
+        if 0 < len(self.live) < len(before):
+            self.decoding.keep(np.searchsorted(before, self.live))
+
+    def _continuations(self, live: Ids) -> tuple[Values, Ids]:
+        """Return tokens that may continue each hypothesis: the most likely, or drawn ones."""
+        position, k = self.position, self.candidates.tokens.shape[1]
+        bans = self.rules.bans(position)
+        if bans is not None and self.observer is None and self.sampler is None:
+            return self.scores.top(k, bans)
+        rows = self.scores.rows()
+        if self.observer is not None:
+            self.observer.on_scores(live, rows)
+        history = None
+        if self.rules.need_history:
+            history = beams.histories(self.beam)[:, : rows.shape[1]]
+        self.rules.apply(rows, live, position, history)
+        if self.sampler is not None:
+            return self.sampler.draw(rows, live, self.rules.forced(live, position) >= 0)
+        return top(rows, k)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Input of a search that was checked."""
+
+    sources: Sequences | None
+    prefixes: Sequences
+    numbers: Sequence[int]
+    limits: Ids  # (B,) greatest length of each answer, its prefix included
+
+    @property
+    def costs(self) -> NDArray[np.int64]:
+        return _costs(self.sources, self.prefixes)
+
+    def part(self, rows: slice) -> "_Batch":
+        sources = None if self.sources is None else self.sources[rows]
+        return _Batch(sources, self.prefixes[rows], self.numbers[rows], self.limits[rows])
+
+
+def _checked(
+    decoder: Decoder,
+    sources: Sequences | None,
+    bos: int,
+    options: SearchOptions,
+    prefixes: Sequences | None,
+    numbers: Sequence[int] | None,
+) -> _Batch:
+    """Check the input of a search: compiled code has no bounds checks."""
+    size = len(sources) if sources is not None else len(prefixes or [()])
+    prefixes = [()] * size if prefixes is None else prefixes
+    numbers = range(size) if numbers is None else numbers
+    _check_sources(decoder, sources, size)
+    for name, given in (("prefixes", prefixes), ("numbers", numbers)):
+        if len(given) != size:
+            raise InputError(
+                f"{len(given)} {name} are given for {size} sentences.",
+                "Each sentence has one.",
+                f"Pass {size} {name}, or none.",
+            )
+    _check_ids(decoder, "prefix", prefixes)
+    _check_ids(decoder, "begin mark", [[bos]])
+    return _Batch(sources, prefixes, numbers, _limits(decoder, sources, prefixes, options))
+
+
+def _check_sources(decoder: Decoder, sources: Sequences | None, size: int) -> None:
+    if (sources is not None) != decoder.reads_source:
+        kind, has = ("translator", "no") if decoder.reads_source else ("language model", "")
+        raise InputError(
+            f"A {kind} was given {has} sources.".replace("  ", " "),
+            "A translator reads a source; a language model continues its prefix.",
+            "Pass one source per sentence." if decoder.reads_source else "Pass sources=None.",
+        )
+    if sources is None:
+        return
+    if len(sources) != size:
+        raise InputError(
+            f"{len(sources)} sources are given for {size} targets.",
+            "Each target has one source.",
+            f"Pass {size} sources.",
+        )
+    empty = [i for i, source in enumerate(sources) if not len(source)]
+    if empty:
+        raise InputError(
+            f"Source {empty[0]} is empty.",
+            "Attention needs at least one token to attend to.",
+            "Give it its end mark, or leave it out.",
+        )
+
+
+def _check_ids(decoder: Decoder, name: str, rows: Sequences) -> None:
+    ids = np.fromiter(chain.from_iterable(rows), np.int64)
+    wrong = ids[(ids < 0) | (ids >= decoder.vocab_size)]
+    if len(wrong):
+        raise InputError(
+            f"Token id {wrong[0]} of a {name} is outside the vocabulary.",
+            f"The model has ids from 0 to {decoder.vocab_size - 1}.",
+            "Use the tokenizer that was trained with this model.",
+        )
 
 
 def _limits(
-    source: Tensor | None,
-    prefixes: Prefixes,
-    pad_id: int,
-    options: SearchOptions,
-    models: Sequence[Speaker],
-) -> Int[Tensor, "B"]:
-    """The greatest length of each answer, its prefix counted."""
-    given = torch.tensor([len(prefix) for prefix in prefixes])
+    decoder: Decoder, sources: Sequences | None, prefixes: Sequences, options: SearchOptions
+) -> Ids:
+    """Return the greatest length of each answer, its prefix included."""
+    given = np.array([len(prefix) for prefix in prefixes], np.int64)
     if options.max_length is not None:
-        limits = torch.full((len(given),), options.max_length)
+        limits = np.full_like(given, options.max_length)
     else:
-        own = given + 50 if source is None else output_limits(source, pad_id)
-        limits = torch.maximum(own, given.clamp(min=options.min_length) + 1)
-    tables = [model.decoder.positions.longest for model in models]
-    for longest in (table for table in tables if table is not None):
+        read = given if sources is None else [len(source) for source in sources]
+        limits = np.maximum(output_limits(read), np.maximum(given, options.min_length) + 1)
+    longest = decoder.max_target
+    if longest is not None:
         if options.min_length > longest:
             raise InputError(
                 f"Answers of at least {options.min_length} tokens are asked for.",
                 f"The model has learned {longest} positions.",
                 "Ask for less with min_length.",
             )
-        limits = limits.clamp(max=longest)
+        limits = np.minimum(limits, longest)
     for length, limit in zip(given.tolist(), limits.tolist(), strict=True):
         if length > limit:
-            asked = limit == options.max_length  # and not what the model has learned
+            asked = limit == options.max_length  # otherwise the model sets the limit
             raise InputError(
                 f"A prefix of {length} tokens is given.",
                 f"It is part of the answer, which may have {limit}.",
@@ -161,25 +353,45 @@ def _limits(
     return limits
 
 
-def _padded(rows: Prefixes, filler: int) -> Int[Tensor, "B P"]:
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[filler] * (width - len(row))] for row in rows]).long()
+# Parts of a batch on threads
 
 
-def _log_probs(logits: Float[Tensor, "B T V"], ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    chosen = logits.gather(-1, ids[..., None]).squeeze(-1)
-    return chosen - logits.logsumexp(-1)
+def _costs(sources: Sequences | None, targets: Sequences) -> Ids:
+    """Return the number of tokens of each sentence that are known before decoding."""
+    read = [0] * len(targets) if sources is None else [len(source) for source in sources]
+    return np.array([1 + n + len(t) for n, t in zip(read, targets, strict=True)], np.int64)
 
 
-@torch.inference_mode()
-def force_decode(
-    models: Speaker | Sequence[Speaker],
-    source: Int[Tensor, "B S"] | None,
-    target: Int[Tensor, "B T"],
-    bos: int,
-) -> Float[Tensor, "B T"]:
-    """The log-probability of each token of `target` after those before it, all read at once."""
-    models = models if isinstance(models, Sequence) else [models]
-    session = Session(models, source, len(target), target.size(1))
-    said = F.pad(target[:, :-1], (1, 0), value=bos)
-    return _log_probs(session.prefill(said), target)
+def _in_parts(answer: Callable[[slice, Event], list[T]], costs: Ids, n_parts: int) -> list[T]:
+    """Join the answers to contiguous parts of a batch, each computed on its own thread.
+
+    If one part fails or Ctrl-C is pressed, the others stop after their current step.
+    """
+    stopped = Event()
+    slices = _slices(costs, n_parts)
+    if len(slices) <= 1:
+        return [found for part in slices for found in answer(part, stopped)]
+    pool = _pool(len(slices))
+    futures = [pool.submit(answer, part, stopped) for part in slices]
+    try:
+        return [found for future in futures for found in future.result()]
+    except BaseException:
+        stopped.set()
+        wait([future for future in futures if not future.cancel()])
+        raise
+
+
+def _slices(costs: Ids, n_parts: int) -> list[slice]:
+    """Split a batch into up to `n_parts` parts that cost about the same; none is empty."""
+    reached = np.cumsum(costs) - costs / 2  # up to the middle of each sentence
+    bounds = np.searchsorted(reached, costs.sum() * np.arange(n_parts + 1) / n_parts).tolist()
+    return [slice(begin, end) for begin, end in pairwise(bounds) if begin < end]
+
+
+@cache
+def _pool(size: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(size, "search")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)

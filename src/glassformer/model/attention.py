@@ -1,7 +1,7 @@
-"""Attention (§3.2), top to bottom: Equation 1, the same in one fused kernel, and many heads of it.
+"""Attention (§3.2): Equation 1, the same in one fused kernel, and multi-head attention.
 
 A kernel is a function (q, k, v, mask, bias, dropout_p, scale) -> (output, weights or None).
-`MultiHeadAttention` is given one and does not ask which.
+`MultiHeadAttention` calls the kernel that it is given.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,8 +21,6 @@ from glassformer.model.masks import check_mask
 
 Kernel = Callable[..., tuple[Tensor, Tensor | None]]
 Rotation = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-FEW_QUERIES = 24  # up to which plain products are faster than the fused kernel,
-MANY_HEADS = 32  # if there are at least so many in the batch
 
 
 def scaled_dot_product_attention(
@@ -36,8 +34,8 @@ def scaled_dot_product_attention(
 ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B H T S"]]:
     """Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V: Equation 1, and its weights before dropout.
 
-    `k` and `v` may have fewer heads than `q` (G, a divisor of H); neighbouring heads share them.
-    A query that may attend nowhere gets zeros.
+    `k` and `v` may have fewer heads than `q` (G, a divisor of H): H / G adjacent query heads share
+    one. The output of a query that may attend nowhere is zero.
     """
     check_mask(mask, q, k)
     if k.size(1) != q.size(1):
@@ -64,7 +62,7 @@ def fused_attention(
 ) -> tuple[Float[Tensor, "B H T K"], None]:
     """Equation 1 through torch's fused (flash) kernel: the same output, memory linear in T + S.
 
-    The weights never exist as a tensor, so there are none to return.
+    The kernel never stores the weights, so none are returned.
     """
     check_mask(mask, q, k)
     if bias is not None:
@@ -77,56 +75,19 @@ def fused_attention(
         attn_mask=mask,
         dropout_p=dropout_p,
         scale=scale,
-        enable_gqa=bool(q.size(1) != k.size(1)),  # sizes are tensors while torch records
+        enable_gqa=q.size(1) != k.size(1),
     )
     return output, None
-
-
-def few_queries_attention(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Tensor | None = None,
-    bias: Float[Tensor, "*b H T S"] | None = None,
-    dropout_p: float = 0.0,
-    scale: float | None = None,
-) -> tuple[Float[Tensor, "B H T K"], None]:
-    """Equation 1 for decoding on CPU: plain products where they are faster than the fused kernel.
-
-    A mask is the same for all heads and so a fraction of the scores: what it forbids is cheaper
-    added to them than looked up for each. Heads that share keys are not copied for it.
-    """
-    if not is_product(q.size(0) * q.size(1), q.size(2)) or q.size(1) != k.size(1):
-        return fused_attention(q, k, v, mask, bias, dropout_p, scale)
-    check_mask(mask, q, k)
-    scores = q @ k.transpose(-2, -1)
-    added = torch.zeros((), dtype=q.dtype) if bias is None else bias.to(q.dtype)
-    if mask is not None:
-        added = torch.where(mask, added, torch.finfo(q.dtype).min)
-    scores = torch.add(added, scores, alpha=1 / sqrt(q.size(-1)) if scale is None else scale)
-    weights = scores.softmax(dim=-1)
-    if mask is not None:  # a query that may attend nowhere
-        weights = weights * mask.any(-1, keepdim=True)
-    return dropout(weights, dropout_p) @ v, None
-
-
-def is_product(heads: int, queries: int) -> bool:
-    """Whether plain products are faster, for so many queries in each of a batch's heads.
-
-    For few queries, as a step has, the fused kernel spends its time on starting a product for each
-    head of each sentence, where one plain product does for them all.
-    """
-    return heads >= MANY_HEADS and queries <= FEW_QUERIES
 
 
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1, …, head_H) W^O  (§3.2.2)
     where head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
 
-    `n_kv_heads` keys and values serve `n_heads` queries: equal is the paper's attention (MHA),
-    1 is multi-query (MQA), a divisor between is grouped-query (GQA). Self-attention reads one
-    input, so W^Q, W^K and W^V are packed into one product; with `cross=True` queries read `x`,
-    keys and values read `memory`, and there are two.
+    With `n_kv_heads` = `n_heads` it is the paper's attention (MHA), with 1 multi-query attention
+    (MQA), with a divisor between them grouped-query attention (GQA). Self-attention projects one
+    input, so W^Q, W^K and W^V are one matrix. With `cross=True`, queries are projected from `x`,
+    keys and values from `memory`: two matrices.
     """
 
     def __init__(
@@ -147,12 +108,12 @@ class MultiHeadAttention(nn.Module):
         self.n_heads, self.n_kv_heads, self.cross = n_heads, n_kv_heads, cross
         self.d_k = d_model // n_heads
         self.dropout, self.scale, self.kernel = check_probability(dropout), scale, kernel
-        self.kv_width = 2 * n_kv_heads * self.d_k
+        kv_width = 2 * n_kv_heads * self.d_k
         if cross:
             self.q = nn.Linear(d_model, d_model, bias)
-            self.kv = nn.Linear(d_model, self.kv_width, bias)
+            self.kv = nn.Linear(d_model, kv_width, bias)
         else:
-            self.qkv = nn.Linear(d_model, d_model + self.kv_width, bias)
+            self.qkv = nn.Linear(d_model, d_model + kv_width, bias)
         self.output = nn.Linear(d_model, d_model, bias)
 
     def forward(
@@ -187,7 +148,7 @@ class MultiHeadAttention(nn.Module):
     def keys_values(
         self, memory: Float[Tensor, "B S D"] | None
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
-        """The keys and values of cross-attention: alike at every step, so made once per source."""
+        """Project the keys and values of cross-attention; they are the same at every step."""
         if memory is None:
             raise InputError(
                 "Cross-attention was given neither memory nor a cache.",
@@ -225,14 +186,14 @@ AttentionMaps = dict[str, list[Tensor]]
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[AttentionMaps]:
-    """Inside the block every attention of `model` uses the readable kernel and keeps its weights.
+    """Use the readable kernel in every attention of `model` and collect the weights.
 
         with record_attention(model) as maps:
             model(source, target)
         maps["decoder.layers.0.cross_attention"][0]        # (B, H, T, S), one entry per call
 
     The weights are those before dropout; each row sums to 1, or to 0 if it may attend nowhere.
-    For looking, not for training: activation checkpointing would record each call twice.
+    Not for training: activation checkpointing would record each call twice.
     """
     maps: AttentionMaps = {}
     attentions = {n: m for n, m in model.named_modules() if isinstance(m, MultiHeadAttention)}

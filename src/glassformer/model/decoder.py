@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import InputError
 from glassformer.model.attention import MultiHeadAttention, Rotation
-from glassformer.model.cache import DecoderCache, KeyValueCache, LayerCache, Room
+from glassformer.model.cache import DecoderCache, KeyValueCache, LayerCache
 from glassformer.model.masks import causal_mask
 from glassformer.model.residual import ResidualFactory
 from glassformer.model.stack import Stack
@@ -54,25 +54,18 @@ class DecoderLayer(nn.Module):
             x = self.cross_attention_residual(x, attend)
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def cache_width(self, capacity: int, source: int) -> int:
-        """Numbers that are kept of a sentence with so many target and source positions."""
-        cross = 0 if self.cross_attention is None else self.cross_attention.kv_width
-        return capacity * self.self_attention.kv_width + source * cross
-
     def start_cache(
-        self, rows: int, capacity: int, memory: Tensor | None, room: Room
+        self, rows: int, capacity: int, memory: Tensor | None, like: Tensor
     ) -> LayerCache:
         own, cross = self.self_attention, self.cross_attention
         return LayerCache(
-            KeyValueCache.empty(rows, own.n_kv_heads, capacity, own.d_k, room),
-            None if cross is None else KeyValueCache.full(*cross.keys_values(memory), room),
+            KeyValueCache.empty(rows, own.n_kv_heads, capacity, own.d_k, like),
+            None if cross is None else KeyValueCache.full(*cross.keys_values(memory)),
         )
 
 
 class TransformerDecoder(Stack):
-    """Token ids to one vector per token, each having seen those before it and the source."""
-
-    kept_as: torch.dtype | None = None  # numbers of the cache; None: what they were computed as
+    """Map token ids to one vector per token, which depends on the tokens up to it and the source."""
 
     def forward(
         self,
@@ -83,39 +76,40 @@ class TransformerDecoder(Stack):
         cache: DecoderCache | None = None,
         positions: Int[Tensor, "T"] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """`mask` is causal when none is given. With a `cache`, `ids` are those that follow it, and
-        the keys and values of `memory` are the cache's. `positions` of the ids, where they do not
-        simply follow each other: the hypotheses of a beam all stand at one."""
+        """Compute the features of `ids`. Without a `mask`, attention is causal.
+
+        With a `cache`, `ids` follow the cached tokens, and cross-attention reads the cached keys
+        and values instead of `memory`. `positions` of the ids are consecutive unless given: the
+        hypotheses of a beam all have the same one.
+        """
         self._check_memory(memory, cache)
         length, past = ids.size(-1), cache.length if cache else 0
         q_positions = positions
         if q_positions is None:
             q_positions = torch.arange(past, past + length, device=ids.device)
         k_positions = cache.extend(q_positions) if cache else q_positions
-        if mask is None and length > 1:  # a single query comes last and may see everything
+        if mask is None and length > 1:  # a single query is last and may attend to all keys
             mask = causal_mask(length, past, ids.device)
         x = self.embed(ids, q_positions)
         rotate, bias = self.geometry(q_positions, k_positions)
         for i, layer in enumerate(self.layers):
-            kept = cache.layers[i] if cache else None
-            x = self.run(layer, x, mask, rotate, bias, memory, memory_mask, kept)
+            own = cache.layers[i] if cache else None
+            x = self.run(layer, x, mask, rotate, bias, memory, memory_mask, own)
         return self.final_norm(x)
 
     def start_cache(
         self, capacity: int, memory: Float[Tensor, "B S D"] | None = None, batch: int = 1
     ) -> DecoderCache:
-        """Room for `capacity` target positions; the source's keys and values, computed once.
+        """Allocate `capacity` target positions; project the source's keys and values once.
 
         The batch is that of `memory`, or `batch` for a language model.
         """
         self._check_memory(memory, None)
         like = next(self.parameters()) if memory is None else memory
-        rows, length = (batch, 0) if memory is None else memory.shape[:2]
+        rows = batch if memory is None else memory.size(0)
         layers = cast("Sequence[DecoderLayer]", self.layers)
-        numbers = rows * sum(layer.cache_width(capacity, length) for layer in layers)
-        room = Room(like.new_empty(0, dtype=self.kept_as), numbers)
-        kept = [layer.start_cache(rows, capacity, memory, room) for layer in layers]
-        return DecoderCache(kept, torch.empty(0, dtype=torch.long, device=like.device))
+        caches = [layer.start_cache(rows, capacity, memory, like) for layer in layers]
+        return DecoderCache(caches, torch.empty(0, dtype=torch.long, device=like.device))
 
     def _check_memory(self, memory: Tensor | None, cache: DecoderCache | None) -> None:
         has_cross = self.layers[0].cross_attention is not None

@@ -9,10 +9,8 @@ votes           0, until they are counted in the training text
 """
 
 from math import sqrt
-from typing import Any
 
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
 from glassformer.errors import InputError
 from glassformer.model.attention import MultiHeadAttention
@@ -89,21 +87,3 @@ def _packed_widths(model: nn.Module) -> dict[int, list[int]]:
 def _xavier_blocks(linear: nn.Linear, widths: list[int]) -> None:
     for block in linear.weight.data.split(widths):
         nn.init.xavier_uniform_(block)
-
-
-class Unset(TorchFunctionMode):
-    """Inside this block, parameters are made without values: they will be loaded.
-
-    Memory that is not written to is not taken from the system, and drawing numbers takes time.
-    """
-
-    FILLS = (
-        *(nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_),
-        *(Tensor.uniform_, Tensor.normal_, Tensor.fill_, Tensor.zero_, Tensor.mul_),
-    )
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in self.FILLS:
-            return args[0] if args else kwargs["tensor"]
-        return func(*args, **kwargs)
