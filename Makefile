@@ -12,7 +12,7 @@ setup: $(INSTALLED)
 $(INSTALLED): constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=$(abspath constraints.txt) PIP_DISABLE_PIP_VERSION_CHECK=1 \
-		$(BIN)/pip install --quiet --progress-bar off -e '.[dev,plots,tensorboard]'
+		$(BIN)/pip install --quiet --progress-bar off -e '.[dev,train,plots,tensorboard]'
 	touch $@
 
 check: setup

@@ -8,12 +8,10 @@ import torch
 
 import glassformer
 from decode.oracles import after, beam
-from glassformer import checkpoint, pipeline, quantize
-from glassformer.checkpoint import Checkpoint, RunFolder, weights_of
+from glassformer import checkpoint
+from glassformer.checkpoint import Checkpoint, RunFolder, as_arrays, weights_of
 from glassformer.config import ModelSettings, RunSettings
 from glassformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
-from glassformer.decode import packed
-from glassformer.decode.packed import PackedLinear, can_pack
 from glassformer.decode.search import Hypothesis, SearchOptions, search
 from glassformer.errors import CheckpointError, DataError, InputError, SettingsError
 from glassformer.model.build import build
@@ -27,7 +25,12 @@ from glassformer.pipeline import (
     load_generator,
     load_translator,
 )
-from glassformer.quantize import Int8Linear, dequantise_weights, quantise_weights
+from glassformer.pipeline import generator as generator_module
+from glassformer.pipeline import translator as translator_module
+from glassformer.pipeline.batches import pieces_of
+from glassformer.pipeline.engines import inference_model
+from glassformer.pipeline.torch_models import torch_model
+from glassformer.quantize import dequantise_weights, quantise_weights
 from pretrained.stand_ins import bundle
 
 ENGLISH = ["a dog", "the old cat sees a dog", "two children want some tea", "a house of tea"]
@@ -42,7 +45,7 @@ LONGEST = 40
 TEXTS = ["tea", *ENGLISH[1:3], " ".join(ENGLISH[:2])]
 CALLED = {"translator": Translator, "classifier": Classifier, "language-model": Generator}
 
-needs_int8 = pytest.mark.skipif(not quantize.is_available(), reason="no INT8 on this processor")
+ENGINES = ["compiled", "torch"]
 
 
 def saved(sides=JOINT, seed: int = 0, kind: str = "translator", **changes) -> Checkpoint:
@@ -63,30 +66,38 @@ def saved(sides=JOINT, seed: int = 0, kind: str = "translator", **changes) -> Ch
     torch.manual_seed(seed)
     weights = weights_of(build(settings.model))
     large = {n: torch.randn_like(w) / 2 for n, w in weights.items() if w.dim() == 2}
-    return Checkpoint(settings, weights | large, tokenizers)
+    return Checkpoint(settings, as_arrays(weights | large), tokenizers)
 
 
-def called(content: Checkpoint):
-    """What `load` would give, but for the layout of the weights."""
-    model = build(content.settings.model)
-    checkpoint.set_weights(model, content.weights)
+def called(content: Checkpoint, engine: str = "torch"):
+    """What `load` would return for this checkpoint."""
     kind = CALLED[content.settings.model.kind]
-    return kind(model, content.tokenizers, content.settings)
+    return kind(inference_model(content, engine=engine), content.tokenizers, content.settings)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request) -> str:
+    return request.param
 
 
 @pytest.fixture(params=[JOINT, SEPARATE], ids=["joint", "separate"])
-def translator(request) -> Translator:
-    return called(saved(request.param))
+def content(request) -> Checkpoint:
+    return saved(request.param)
 
 
 @pytest.fixture
-def classifier() -> Classifier:
-    return called(saved(kind="classifier"))
+def translator(content, engine) -> Translator:
+    return called(content, engine)
 
 
 @pytest.fixture
-def generator() -> Generator:
-    return called(saved(kind="language-model"))
+def classifier(engine) -> Classifier:
+    return called(saved(kind="classifier"), engine)
+
+
+@pytest.fixture
+def generator(engine) -> Generator:
+    return called(saved(kind="language-model"), engine)
 
 
 # Translating
@@ -103,7 +114,7 @@ def test_a_translator_is_searched_as_its_settings_say_unless_told_otherwise():
     content = saved()
     plain = called(content)
     longing = Translator(
-        plain.models, content.tokenizers, content.settings.replace(search={"length_penalty": 9.0})
+        plain.decoders, content.tokenizers, content.settings.replace(search={"length_penalty": 9.0})
     )
     asked = {"beam_size": 4, "max_length": 10}
     far = plain.translate(TEXTS, length_penalty=9.0, **asked)
@@ -131,13 +142,13 @@ def test_answers_keep_the_order_of_the_questions_and_batches_their_budget(
 ):
     shapes, numbered = [], []
 
-    def echo(models, source, bos, eos, options, prefixes, numbers):
-        shapes.append(tuple(source.shape))
+    def echo(decoders, sources, bos, eos, options, prefixes, numbers):
+        shapes.append((len(sources), max(map(len, sources))))
         numbered.extend(numbers)
-        rows = [row[: row.index(eos)] for row in source.tolist()]
-        return [[Hypothesis(ids, -1.0, -1.0, True)] for ids in rows]
+        assert all(source[-1] == eos for source in sources)
+        return [[Hypothesis(source[:-1], -1.0, -1.0, True)] for source in sources]
 
-    monkeypatch.setattr(pipeline, "search", echo)
+    monkeypatch.setattr(translator_module, "search", echo)
     texts = [*ENGLISH, "", *FRENCH] * 2
     said = called(saved()).translate(texts, beam_size, batch_tokens=batch_tokens)
     assert said == texts
@@ -257,7 +268,6 @@ def test_the_inputs_are_those_of_training(translator):
 
 
 def test_what_is_called_drops_nothing_out(translator):
-    assert not translator.model.training
     one, other = (translator.translate(ENGLISH, max_length=8) for _ in range(2))
     assert one == other
 
@@ -265,12 +275,13 @@ def test_what_is_called_drops_nothing_out(translator):
 # The best translations, and scores of given ones
 
 
-def test_the_best_translations_are_those_of_the_textbook(translator):
+def test_the_best_translations_are_those_of_the_textbook(content, translator):
+    model = torch_model(content)
     options = SearchOptions(beam_size=4, n_best=3, max_length=6)
     found = translator.n_best(TEXTS, options)
     for text, translations in zip(TEXTS, found, strict=True):
         (ids,) = translator.source_tokenizer.encode([text])
-        expected = beam(after(translator.model, [*ids, EOS]), 4, 6, n=3)
+        expected = beam(after(model, [*ids, EOS]), 4, 6, n=3)
         assert [t.ids for t in translations] == [h.ids for h in expected]
         assert [t.score for t in translations] == pytest.approx(
             [h.score for h in expected], abs=1e-5
@@ -310,7 +321,8 @@ def test_answers_that_read_alike_are_listed_once_unless_they_are_drawn(monkeypat
     (ids,) = translator.tokenizer.encode(["un chien"])
     other = next(o for o in translator.tokenizer.sample(["un chien"] * 9, 0.9, 0) if o != ids)
     found = [Hypothesis(one, s, s, True) for one, s in ((other, -1.0), (ids, -2.0), ([5], -3.0))]
-    monkeypatch.setattr(pipeline, "search", lambda *_: [found])
+    for module in (translator_module, generator_module):
+        monkeypatch.setattr(module, "search", lambda *_: [found])
     for model in (translator, generator):
         (listed,) = model.n_best(["tea"], SearchOptions(n_best=3))
         assert [(one.ids, one.score) for one in listed] == [(other, -1.0), ([5], -3.0)]
@@ -335,14 +347,15 @@ def test_what_is_drawn_in_a_stream_is_what_is_drawn_for_that_number(translator):
         assert "".join(told) == translation.text
 
 
-def test_a_score_is_the_log_probability_of_the_target_with_its_end(translator):
+def test_a_score_is_the_log_probability_of_the_target_with_its_end(content, translator):
+    model = torch_model(content)
     texts, targets = [*ENGLISH, ""], [*FRENCH, "un chien"]
     scores = translator.score(texts, targets)
     for text, target, (score, length) in zip(texts, targets, scores, strict=True):
         source, given = translator.inputs(text, target)
         labels = [*given[0, 1:].tolist(), EOS]
         with torch.inference_mode():
-            log_probs = translator.model(source, given).double().log_softmax(-1)[0]
+            log_probs = model(source, given).double().log_softmax(-1)[0]
         expected = sum(float(row[label]) for row, label in zip(log_probs, labels, strict=True))
         assert score == pytest.approx(expected, abs=1e-5)
         assert length == len(labels)
@@ -411,22 +424,22 @@ def test_a_character_spelt_in_bytes_is_streamed_when_it_is_whole():
     tokenizer = Tokenizer.train(ENGLISH * 5, 330, byte_fallback=True)
     text = "a dog 日本 é a"
     (ids,) = tokenizer.encode([text])
-    pieces = list(pipeline._growing(tokenizer, [], iter(ids)))
+    pieces = list(pieces_of(tokenizer, [], iter(ids)))
     assert "".join(pieces) == text
     assert pieces[-4:] != [] and not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces)
     torn = ids[: ids.index(tokenizer.encode(["é"])[0][-1])]
-    assert "".join(pipeline._growing(tokenizer, [], iter(torn))) == tokenizer.decode(torn)
+    assert "".join(pieces_of(tokenizer, [], iter(torn))) == tokenizer.decode(torn)
 
 
 # Classifying
 
 
 def test_a_classification_is_the_softmax_of_the_model(classifier):
-    found = classifier.classify(ENGLISH)
+    model, found = torch_model(saved(kind="classifier")), classifier.classify(ENGLISH)
     for text, one in zip(ENGLISH, found, strict=True):
         (ids,) = classifier.tokenizer.encode([text])
         with torch.inference_mode():
-            expected = classifier.model(torch.tensor([[BOS, *ids]])).softmax(-1)[0]
+            expected = model(torch.tensor([[BOS, *ids]])).softmax(-1)[0]
         assert tuple(one.probabilities) == classifier.labels == ("good", "bad", "ugly")
         assert list(one.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-6)
         assert one.label == classifier.labels[int(expected.argmax())]
@@ -538,17 +551,18 @@ def test_prompts_are_answered_in_batches_within_their_budget(generator, monkeypa
         shapes.append((len(prefixes), 1 + max(map(len, prefixes))))
         return search(model, source, bos, eos, options, prefixes, numbers)
 
-    monkeypatch.setattr(pipeline, "search", watched)
+    monkeypatch.setattr(generator_module, "search", watched)
     found = generator.n_best(prompts, options, batch_tokens=40)
     assert [[t.ids for t in one] for one in found] == [[t.ids for t in one] for one in expected]
     assert len(shapes) > 1 and all(n == 1 or 2 * n * width <= 40 for n, width in shapes)
 
 
 def test_a_generator_can_search_for_the_likeliest_instead(generator):
+    model = torch_model(saved(kind="language-model"))
     (ids,) = generator.tokenizer.encode(["the old"])
     for width in (1, 3):
         said = generator.generate("the old", sample=False, beam_size=width, max_length=8)
-        (best,) = beam(after(generator.model, None), width, 8, prefix=ids)
+        (best,) = beam(after(model, None), width, 8, prefix=ids)
         assert said == generator.tokenizer.decode(best.ids)
 
 
@@ -574,18 +588,18 @@ def write_two(folder, *others: Checkpoint) -> list:
     return [folder / f"{number}" for number in range(1 + len(others))]
 
 
-def test_an_ensemble_of_one_and_the_same_is_that_one(tmp_path):
+def test_an_ensemble_of_one_and_the_same_is_that_one(tmp_path, engine):
     one, other = write_two(tmp_path, saved(seed=1))
-    alone, together = load(one), load([one, str(other)])
+    alone, together = load(one, engine=engine), load([one, str(other)], engine=engine)
     assert together.translate(TEXTS, max_length=8) == alone.translate(TEXTS, max_length=8)
     assert [s for s, _ in together.score(ENGLISH, FRENCH)] == pytest.approx(
         [s for s, _ in alone.score(ENGLISH, FRENCH)], abs=1e-5
     )
 
 
-def test_an_ensemble_averages_probabilities(tmp_path):
+def test_an_ensemble_averages_probabilities(tmp_path, engine):
     folders = write_two(tmp_path, saved(seed=2, decoder_layers=2, positions="rope"))
-    together, members = load(folders), [load(folder) for folder in folders]
+    together, members = load(folders, engine=engine), [load(f, engine="torch") for f in folders]
     ((score, _),) = together.score(["tea"], [""])
     each = [member.score(["tea"], [""])[0][0] for member in members]
     assert score == pytest.approx(log(sum(map(exp, each)) / 2), abs=1e-5)
@@ -622,10 +636,10 @@ def test_an_ensemble_of_nothing_is_refused():
 
 
 def same_model(loaded, content: Checkpoint) -> bool:
-    """By what it says: the weights are laid out anew."""
+    """By its scores: the compiled engine sums in another order than torch."""
     ours = called(content)
     return loaded.score(ENGLISH, FRENCH) == [
-        (pytest.approx(score, abs=1e-5), length) for score, length in ours.score(ENGLISH, FRENCH)
+        (pytest.approx(score, abs=1e-4), length) for score, length in ours.score(ENGLISH, FRENCH)
     ]
 
 
@@ -657,15 +671,43 @@ def test_what_is_loaded_translates_as_what_was_saved(tmp_path, sides):
 
 
 @pytest.mark.parametrize("kind", CALLED)
-def test_each_kind_of_model_is_called_by_what_it_does(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr(packed, "SMALL", 0)
+def test_each_kind_of_model_is_called_by_what_it_does(tmp_path, kind):
     content = saved(kind=kind)
     checkpoint.write(content, tmp_path / "step-1")
     loaded = glassformer.load(tmp_path / "step-1")
     assert type(loaded) is CALLED[kind]
-    assert loaded.settings == content.settings and not loaded.model.training
-    if can_pack():
-        assert isinstance(loaded.model.output, PackedLinear)
+    assert loaded.settings == content.settings
+
+
+@pytest.mark.parametrize("kind", CALLED)
+def test_the_torch_model_is_there_with_engine_torch_only(tmp_path, kind):
+    checkpoint.write(saved(kind=kind), tmp_path / "step-1")
+    model = load(tmp_path / "step-1", engine="torch").model
+    assert isinstance(model, torch.nn.Module) and not model.training
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    with pytest.raises(InputError, match="compiled engine") as caught:
+        _ = load(tmp_path / "step-1").model
+    assert 'engine="torch"' in caught.value.remedy
+
+
+def test_an_unknown_engine_is_refused_with_the_names_of_all(tmp_path):
+    checkpoint.write(saved(), tmp_path)
+    with pytest.raises(InputError, match="no engine 'numba'") as caught:
+        load(tmp_path, engine="numba")
+    assert "auto, compiled, torch" in caught.value.why
+
+
+def test_threads_are_passed_on(tmp_path):
+    checkpoint.write(saved(), tmp_path)
+    before = torch.get_num_threads()
+    try:
+        load(tmp_path, engine="torch", threads=1)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+    assert load(tmp_path, threads=1).decoders[0].threads == 1
+    said = {tuple(load(tmp_path, threads=n).translate(TEXTS, max_length=8)) for n in (1, 2, 3)}
+    assert len(said) == 1
 
 
 def test_loaded_classifiers_and_generators_answer_as_what_was_saved(tmp_path):
@@ -680,77 +722,60 @@ def test_loaded_classifiers_and_generators_answer_as_what_was_saved(tmp_path):
     assert one.generate("the old", max_length=20) == other.generate("the old", max_length=20)
 
 
-@needs_int8
 @pytest.mark.parametrize("kind", CALLED)
-def test_a_quantised_checkpoint_loads_like_any_other(tmp_path, kind):
-    """And is what `int8` makes of the whole one."""
+def test_a_quantised_checkpoint_loads_like_any_other(tmp_path, kind, engine):
+    """And answers as what `int8` makes of the whole one."""
     content = saved(kind=kind, d_model=32)
-    small = quantise_weights(build(content.settings.model), content.weights)
+    small = quantise_weights(content.weights)
     checkpoint.write(content, tmp_path / "whole")
     checkpoint.write(Checkpoint(content.settings, small, content.tokenizers), tmp_path / "small")
-    loaded, made = load(tmp_path / "small"), load(tmp_path / "whole", int8=True)
+    loaded = load(tmp_path / "small", engine=engine)
+    made = load(tmp_path / "whole", int8=True, engine=engine)
     assert type(loaded) is type(made) is CALLED[kind]
-    stack = loaded.model.decoder if kind != "classifier" else loaded.model.encoder
-    assert isinstance(stack.layers[0].self_attention.qkv, Int8Linear)
+    assert loaded.int8 and made.int8 and not load(tmp_path / "whole").int8
     if kind == "translator":
         assert loaded.translate(TEXTS, max_length=8) == made.translate(TEXTS, max_length=8)
-        exact = [s for s, _ in load(tmp_path / "whole").score(ENGLISH, FRENCH)]
+        exact = [s for s, _ in load(tmp_path / "whole", engine=engine).score(ENGLISH, FRENCH)]
         for one in (loaded, made):
             assert [s for s, _ in one.score(ENGLISH, FRENCH)] == pytest.approx(exact, rel=0.05)
     elif kind == "classifier":
         assert loaded.classify(ENGLISH) == made.classify(ENGLISH)
-        assert isinstance(loaded.model.output, torch.nn.Linear), "three classes are left alone"
     else:
         assert loaded.generate("the old", max_length=9) == made.generate("the old", max_length=9)
 
 
+def test_a_quantised_checkpoint_can_be_computed_in_fp32(tmp_path):
+    content = saved(d_model=32)
+    small = quantise_weights(content.weights)
+    checkpoint.write(Checkpoint(content.settings, small, content.tokenizers), tmp_path)
+    whole = Checkpoint(content.settings, dequantise_weights(small), content.tokenizers)
+    loaded = load(tmp_path, int8=False)
+    assert not loaded.int8 and same_model(loaded, whole)
+    assert same_model(load(tmp_path, engine="torch"), whole)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("positions", get_args(ModelSettings.model_fields["positions"].annotation))
-def test_whatever_its_parts_a_model_is_loaded_whole(tmp_path, monkeypatch, positions, tied):
-    """Packed, plain where there is no oneDNN, and INT8: every weight, table and norm is there."""
+def test_whatever_its_parts_a_model_is_loaded_whole(tmp_path, positions, tied, engine):
+    """In fp32 and in INT8: every weight, table and norm is there."""
     content = saved(
         positions=positions, tie_target_output=tied, norm="rms-norm", attention_bias=True
     )
     checkpoint.write(content, tmp_path)
     expected = [s for s, _ in called(content).score(ENGLISH, FRENCH)]
-    for near, options in (
-        (1e-5, {}),
-        *([(3.0, {"int8": True})] if quantize.is_available() else []),
-    ):
-        scores = [s for s, _ in load(tmp_path, **options).score(ENGLISH, FRENCH)]
+    for near, int8 in ((1e-4, None), (3.0, True)):
+        scores = [s for s, _ in load(tmp_path, int8, engine).score(ENGLISH, FRENCH)]
         assert scores == pytest.approx(expected, abs=near)
-    monkeypatch.setattr(packed, "can_pack", lambda: False)
-    plain = load(tmp_path)
-    assert isinstance(plain.model.output, torch.nn.Linear)
-    assert [s for s, _ in plain.score(ENGLISH, FRENCH)] == pytest.approx(expected, abs=1e-5)
-    assert not any(x.is_meta or x.requires_grad for x in plain.model.state_dict().values())
-
-
-def test_where_int8_is_not_available_a_quantised_checkpoint_is_loaded_in_fp32(
-    tmp_path, monkeypatch
-):
-    content = saved()
-    small = quantise_weights(build(content.settings.model), content.weights)
-    checkpoint.write(Checkpoint(content.settings, small, content.tokenizers), tmp_path)
-    monkeypatch.setattr(quantize, "is_available", lambda: False)
-    loaded = load(tmp_path)
-    assert not any(isinstance(module, Int8Linear) for module in loaded.model.modules())
-    whole = Checkpoint(content.settings, dequantise_weights(small), content.tokenizers)
-    assert same_model(loaded, whole)
-    with pytest.raises(InputError, match="INT8 is not available"):
-        load(tmp_path, int8=True)
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["whole", "quantised"])
-def test_weights_of_another_model_are_named(tmp_path, small):
+def test_weights_of_another_model_are_named(tmp_path, small, engine):
     content = saved()
-    weights = content.weights
-    if small:
-        weights = quantise_weights(build(content.settings.model), weights)
+    weights = quantise_weights(content.weights) if small else content.weights
     settings = content.settings.replace(model={"d_ff": 24})
     checkpoint.write(Checkpoint(settings, weights, content.tokenizers), tmp_path)
     with pytest.raises(CheckpointError, match="weights are of another model"):
-        load(tmp_path)
+        load(tmp_path, engine=engine)
 
 
 @pytest.mark.parametrize("kind", ["tagger", "masked-language-model"])

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where each public name lives. Looked up on first use, so that settings, errors and the command
-# line's help need not wait for torch.
+# Where each public name lives. A name is looked up on first use: only those of `model` need torch.
 _HOMES = {
     "model.attention": (
         "MultiHeadAttention",
@@ -78,6 +77,10 @@ __all__ = [
 def __getattr__(name: str) -> object:
     for home, names in _HOMES.items():
         if name in names:
+            if home.startswith("model."):
+                from glassformer.extras import require_torch
+
+                require_torch(f"glassformer.{name}")
             return getattr(import_module(f"glassformer.{home}"), name)
     raise AttributeError(f"module 'glassformer' has no attribute {name!r}")
 

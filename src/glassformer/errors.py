@@ -53,8 +53,8 @@ class MissingPackageError(GlassformerError, ImportError):
     def __init__(self, package: str, needed_for: str, extra: str) -> None:
         super().__init__(
             f"The package {package!r} is not installed.",
-            f"{needed_for} needs it, and nothing else does.",
-            f"pip install -c constraints.txt 'glassformer[{extra}]'",
+            f"{needed_for} needs it. It comes with the extra {extra!r}.",
+            f"pip install 'glassformer[{extra}]'",
         )
 
 

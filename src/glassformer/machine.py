@@ -1,49 +1,73 @@
-"""The machine that figures were measured on, so that a reader can judge them; and its memory."""
+"""The machine that figures were measured on, so that a reader can judge them; and peak memory."""
 
-import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-import numpy as np
-import torch
 
 from glassformer import __version__
 
-LARGE_PAGE = 1 << 21  # bytes
-AT_ONCE = 1 << 30  # that are looked through
-COLLAPSE = 25  # madvise(2): since Linux 6.1
+# Vector instructions that decide speed, the fastest first: features as LLVM names them.
+INSTRUCTIONS = {
+    "AVX-512 VNNI": ("avx512vnni", "avx512bw", "avx512vl"),
+    "AVX-512": ("avx512f", "avx512bw", "avx512vl"),
+    "AVX-VNNI": ("avxvnni", "avx2"),
+    "AVX2": ("avx2", "fma"),
+    "NEON dot product": ("neon", "dotprod"),
+    "NEON": ("neon",),
+}
 
 
-def machine() -> dict[str, str | int]:
-    """Its processor, and the software that was run on it."""
-    return {
-        "cpu": _cpu_name(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
+def machine(threads: int | None = None) -> dict[str, str | int]:
+    """Return the processor, the number of threads in use, and the versions of the software."""
+    about: dict[str, str | int] = {
+        "cpu": cpu_name(),
+        "instructions": instructions(),
         "cores": os.cpu_count() or 1,
-        "threads": torch.get_num_threads(),
+        "threads": threads or usable_threads(),
         "system": platform.system(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        "glassformer": __version__,
+        "numpy": version("numpy"),
+        "numba": version("numba"),
     }
+    with suppress(PackageNotFoundError):  # the core package works without torch
+        about["torch"] = version("torch")
+    return about | {"glassformer": __version__}
 
 
-def _cpu_name() -> str:
-    """The vendor's name for the processor, where the system tells it."""
+def usable_threads() -> int:
+    """Return the threads of torch if it is in use, else the processors this process may use."""
+    if "torch" in sys.modules:
+        return int(sys.modules["torch"].get_num_threads())
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def cpu_name() -> str:
+    """Return the vendor's name for the processor, where the system gives it."""
     path = Path("/proc/cpuinfo")
     lines: Iterable[str] = path.read_text().splitlines() if path.exists() else []
     names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or sys.platform)
 
 
-def peak_memory() -> int | None:
-    """Bytes of memory that this process has had at most since it began; None on Windows.
+def instructions() -> str:
+    """Return the fastest vector instructions of the processor, or its architecture."""
+    from llvmlite.binding import get_host_cpu_features
 
-    Linux tells it as VmHWM. Its ru_maxrss would begin with that of the process that started this.
+    features = get_host_cpu_features()
+    found = (name for name, needed in INSTRUCTIONS.items() if all(map(features.get, needed)))
+    return next(found, platform.machine())
+
+
+def peak_memory() -> int | None:
+    """Return the most bytes of memory that this process has had; None on Windows.
+
+    On Linux it is VmHWM: ru_maxrss would begin with that of the process that started this one.
     """
     system = platform.system()
     if system == "Linux":
@@ -55,45 +79,3 @@ def peak_memory() -> int | None:
     import resource  # there is none on Windows
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def give_back_memory() -> None:
-    """What was freed and is still held for later goes back to the system, where libc can do that.
-
-    After work that is done once, such as loading a model: what comes next would not fit in there.
-    """
-    with suppress(AttributeError, OSError, TypeError):  # another libc, or none to be found
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def use_large_pages() -> None:
-    """Wherever this process has 2 MiB in one piece, they become one page, where Linux can do that.
-
-    For memory that is read from end to end again and again, such as the weights of a large model:
-    the processor looks up where a page is, and what it fetches ahead ends with it. Nothing is taken
-    that was not in use: pieces with a hole stay as they are.
-    """
-    with suppress(AttributeError, OSError, TypeError):  # another system
-        collapse = ctypes.CDLL(None).madvise
-        collapse.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-        small = os.sysconf("SC_PAGESIZE")
-        with Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
-            for begin, end in _own_memory():
-                pagemap.seek(begin // small * 8)
-                pages = np.frombuffer(pagemap.read((end - begin) // small * 8), dtype=np.uint64)
-                if len(pages) < (end - begin) // small:
-                    continue  # gone since it was listed
-                is_there = (pages >> np.uint64(63)).reshape(-1, LARGE_PAGE // small).all(1)
-                for piece in np.flatnonzero(is_there).tolist():
-                    collapse(begin + piece * LARGE_PAGE, LARGE_PAGE, COLLAPSE)
-
-
-def _own_memory() -> Iterator[tuple[int, int]]:
-    """Where it lies, as far as large pages would: what was mapped from a file is not among it."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        place, rights, _, _, file, *_ = line.split()
-        begin, end = (int(address, 16) for address in place.split("-"))
-        begin, end = -(-begin // LARGE_PAGE) * LARGE_PAGE, end // LARGE_PAGE * LARGE_PAGE
-        if rights.startswith("rw") and file == "0":
-            for first in range(begin, end, AT_ONCE):
-                yield first, min(first + AT_ONCE, end)

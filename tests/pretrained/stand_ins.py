@@ -28,10 +28,9 @@ def write(folder: Path, kind: str, seed: int = 0, card: str = "") -> None:
         data={"name": "imdb", "labels": ["0", "1"]} if kind == "classifier" else {},
     ).replace(data={"max_length": LONGEST})  # fmt: skip
     torch.manual_seed(seed)
-    model = build(settings.model)
-    weights = weights_of(model)
+    weights = weights_of(build(settings.model))
     large = {name: torch.randn_like(w) / 2 for name, w in weights.items() if w.dim() == 2}
-    small = quantise_weights(model, weights | large)
+    small = quantise_weights(weights | large)
     checkpoint.write(Checkpoint(settings, small, {"joint": TOKENIZER}), folder)
     if card:
         (folder / pretrained.CARD).write_text(card, "utf-8")

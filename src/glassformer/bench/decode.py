@@ -38,7 +38,7 @@ from glassformer.bench.race import (
     spread,
     yes,
 )
-from glassformer.checkpoint import Checkpoint, weights_of
+from glassformer.checkpoint import Checkpoint, as_arrays, weights_of
 from glassformer.config import RunSettings, preset
 from glassformer.data.corpus import TextFiles
 from glassformer.errors import CheckpointError
@@ -115,7 +115,8 @@ def random_checkpoint(plan: Plan) -> Checkpoint:
     shape = preset(plan.preset, vocab_size=plan.vocabulary, residual="post-norm")
     model = build(shape).eval()
     assert isinstance(model, Transformer), "the presets that are measured are translators"
-    return Checkpoint(RunSettings(model=shape), weights_of(lively(model, unsayable=[PAD, BOS])))
+    weights = as_arrays(weights_of(lively(model, unsayable=[PAD, BOS])))
+    return Checkpoint(RunSettings(model=shape), weights)
 
 
 def bench_trained(

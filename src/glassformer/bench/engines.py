@@ -39,7 +39,7 @@ PRECISE = (FP32, THEIR_FP32, MARIAN)
 def load(name: str, folder: Path, threads: int) -> Engine:
     """The engine of this name, with what `write` left for it in `folder`."""
     if name in OURS:
-        return _glassformer(folder / name)
+        return _glassformer(folder / name, threads)
     if name in CTRANSLATE2:
         return _ctranslate2(folder / name, threads, workers=1)
     if name in WITH_WORKERS:
@@ -53,19 +53,17 @@ def takes_part(name: str, batch: int) -> bool:
 
 
 def needs_torch(name: str) -> bool:
-    return name not in (*CTRANSLATE2, *WITH_WORKERS)
+    return name == MARIAN
 
 
 def libraries(name: str) -> None:
     """Import what stands under an engine: what an interpreter that does nothing with it takes."""
-    if not needs_torch(name):
-        import ctranslate2  # noqa: F401
-
-        return
-    import torch  # noqa: F401
-
-    if name == MARIAN:
+    if name in OURS:
+        import numba  # noqa: F401
+    elif name == MARIAN:
         from transformers import MarianMTModel  # noqa: F401
+    else:
+        import ctranslate2  # noqa: F401
 
 
 def able(saved: "Checkpoint") -> list[str]:
@@ -90,7 +88,7 @@ def write(saved: "Checkpoint", names: list[str], folder: Path, max_length: int) 
 
     model = model_of(saved)
     checkpoint.write(Checkpoint(saved.settings, saved.weights), folder / FP32)
-    quantised = quantise_weights(model, saved.weights)
+    quantised = quantise_weights(saved.weights)
     checkpoint.write(Checkpoint(saved.settings, quantised), folder / INT8)
     source, target = (_names(s.embedding.weight.size(0)) for s in (model.encoder, model.decoder))
     for name in CTRANSLATE2:
@@ -117,17 +115,12 @@ def _names(n: int) -> list[str]:
     return list(map(str, range(n)))
 
 
-def _glassformer(folder: Path) -> Engine:
+def _glassformer(folder: Path, threads: int) -> Engine:
     from glassformer import checkpoint
-    from glassformer.data.batch import pad
-    from glassformer.decode.replay import record
     from glassformer.decode.search import SearchOptions, search
-    from glassformer.model.transformer import Transformer
-    from glassformer.pipeline import ready
+    from glassformer.pipeline import inference_model
 
-    model = ready(checkpoint.read(folder))
-    assert isinstance(model, Transformer), "a translator"
-    record(model, often=0)  # what is done once is left out, as loading is
+    model: Any = inference_model(checkpoint.read(folder), threads=threads)
 
     def decode(sources: Ids, beam: int, lengths: Lengths) -> Ids:
         options = SearchOptions(
@@ -136,7 +129,7 @@ def _glassformer(folder: Path) -> Engine:
             min_length=lengths.shortest,
             max_length=lengths.longest,
         )
-        return [best.ids for best, *_ in search(model, pad(sources), BOS, EOS, options)]
+        return [best.ids for best, *_ in search(model, sources, BOS, EOS, options)]
 
     return decode
 

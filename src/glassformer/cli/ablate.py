@@ -13,6 +13,7 @@ from glassformer.bench.estimate import MOST_SEEDS
 from glassformer.cli.evaluate import write
 from glassformer.cli.train import carry_out, read_recipe, say
 from glassformer.errors import SettingsError
+from glassformer.extras import require_torch
 
 if TYPE_CHECKING:
     from glassformer.bench.ablate import Outcome
@@ -51,6 +52,8 @@ def ablate(
 
     All get the same budget. Repeat the command to go on where it was interrupted.
     """
+    require_torch("glassformer ablate")
+
     from glassformer.bench.ablate import Report, rows
     from glassformer.bench.variants import factors, trials, variants
     from glassformer.evaluate.card import markdown, show

@@ -16,6 +16,7 @@ from glassformer.cli.progress import progress
 from glassformer.cli.text import lines
 from glassformer.cli.train import say as tell
 from glassformer.errors import DataError, SettingsError
+from glassformer.extras import require_torch
 
 if TYPE_CHECKING:
     from glassformer.cli.align_report import Report
@@ -67,7 +68,7 @@ def align(
     json_file: Annotated[Path | None, typer.Option("--json", help="The report as JSON.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="The report as Markdown.")] = None,
     int8: o.Int8 = False,
-    threads: o.Threads = 2,
+    threads: o.TorchThreads = 2,
     batch_tokens: o.BatchTokens = 2_048,
 ) -> None:
     """Score the word alignments of MODEL's attention, or align your own text by them.
@@ -91,15 +92,14 @@ def align(
     o.not_with("--source", own, why, sentences=sentences, json=json_file, markdown=markdown)
     o.only_with("--figure", figure is not None, limit=limit)
 
-    import torch
+    require_torch("glassformer align")
 
     from glassformer.inspect.alignment import Head
     from glassformer.pipeline import load_translator
 
     named = Head.named(head) if head else None
     pictures = Pictures(figure, limit or PICTURES) if figure else None
-    torch.set_num_threads(threads)
-    translator = load_translator(model, int8)
+    translator = load_translator(model, int8 or None, engine="torch", threads=threads)
     if named:
         named.check(translator.settings.model.decoder_layers, translator.settings.model.n_heads)
     job = Job(model, translator, named, batch_tokens, pictures)
@@ -212,11 +212,9 @@ class Job:
         from glassformer.evaluate.examples import from_set
         from glassformer.inspect.links import RESAMPLES
         from glassformer.machine import machine
-        from glassformer.quantize import Int8Linear
 
-        parts = self.translator.model.modules()
         settings = {
-            "int8": any(isinstance(part, Int8Linear) for part in parts),
+            "int8": self.translator.int8,
             "batch_tokens": self.batch_tokens,
             "resamples": RESAMPLES,
         }

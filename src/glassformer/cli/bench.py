@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 from glassformer.cli import options as o
 from glassformer.cli.progress import progress
 from glassformer.config import RunSettings
+from glassformer.extras import require_torch
 
 if TYPE_CHECKING:
     from glassformer.bench.harness import Report
@@ -44,6 +45,7 @@ def model(
     quick: Quick = False,
 ) -> None:
     """The whole model beside nn.Transformer and Marian; attention's cost against length."""
+    require_torch("glassformer bench model")
     import torch
 
     from glassformer.bench.model import Plan, bench_model
@@ -108,6 +110,7 @@ def train(
     ),
 ) -> None:
     """Whole training steps of the tiny shape beside nn.Transformer and Marian."""
+    require_torch("glassformer bench train")
     import torch
 
     from glassformer.bench.train import Plan, bench_train
@@ -144,6 +147,7 @@ def decode(
     quick: Quick = False,
 ) -> None:
     """Decoding beside CTranslate2 and Hugging Face on the same weights: speed and memory."""
+    require_torch("glassformer bench decode")
     import torch
 
     from glassformer.bench.decode import Plan, bench_decode, bench_trained

@@ -28,7 +28,7 @@ def classify(
     ] = False,
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
-    threads: o.ThreadsForText = None,
+    threads: o.Threads = None,
     batch_tokens: o.BatchTokens = 4_096,
 ) -> None:
     """Label texts, or the lines of a file or of standard input: label, tab, probability.
@@ -38,12 +38,9 @@ def classify(
     check_input(texts, file)
     named = default(CLASSIFIER, OWN) if model is None else model
 
-    import torch
-
     from glassformer.pipeline import load_classifier
 
-    torch.set_num_threads(threads or o.threads_for(texts))
-    classifier = load_classifier(named, int8)
+    classifier = load_classifier(named, int8 or None, threads=threads)
 
     def answer(some: list[str]) -> list[list[str]]:
         subwords = classifier.tokenizer.encode(some)

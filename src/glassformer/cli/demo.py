@@ -7,6 +7,7 @@ import typer
 
 from glassformer.cli.train import carry_out, read_recipe, say
 from glassformer.errors import MissingPackageError
+from glassformer.extras import require_torch
 
 if TYPE_CHECKING:
     from glassformer.pipeline import Translator
@@ -25,6 +26,8 @@ def demo(
 
     A second time it starts at once, with the model that the first time trained.
     """
+    require_torch("glassformer demo")
+
     from glassformer.checkpoint import RunFolder
     from glassformer.pipeline import load_translator
 
@@ -32,7 +35,7 @@ def demo(
     if resume:
         say(f"going on with the model in {run}; remove that folder to train anew")
     carry_out(read_recipe(recipe(), changes or []), run, resume=resume)
-    show(load_translator(run), run)
+    show(load_translator(run, engine="torch"), run)
 
 
 def recipe() -> Path:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from glassformer.config import PRESETS, parse_changes, preset
+from glassformer.extras import require_torch
 
 
 def describe(
@@ -20,6 +21,8 @@ def describe(
     if toml:
         print(settings.to_toml(), end="")
         return
+    require_torch("glassformer describe")
+
     from glassformer.model.build import build
     from glassformer.model.describe import describe
 

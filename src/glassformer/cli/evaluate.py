@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,9 +33,14 @@ WIDTH = 110  # of the tables; signatures and checksums run on
 class How:
     """How the model is run."""
 
-    int8: bool  # also where it was saved so
+    int8: bool  # computed in eight bits, asked for or stored so
     batch_tokens: int
     truncate: bool
+    threads: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a score card says about it; the machine's part of the card has threads."""
+        return {"int8": self.int8, "batch_tokens": self.batch_tokens, "truncate": self.truncate}
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def evaluate(
     ] = None,
     length_penalty: o.LengthPenalty = None,
     int8: Annotated[bool, typer.Option("--int8", help="Quantise the model first.")] = False,
-    threads: Annotated[int, typer.Option(min=1, help="Of the processor.")] = 2,
+    threads: o.Threads = None,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a batch.")] = 4_096,
     truncate: Annotated[bool, typer.Option("--truncate", help="Cut texts too long.")] = False,
     language: Annotated[
@@ -131,17 +136,13 @@ def evaluate(
     o.different(json=json_file, markdown=markdown, output=output, plot=plot)
     check(about, extras, tokens)
 
-    import torch
     from rich.console import Console
 
     from glassformer.evaluate.card import show
     from glassformer.pipeline import Classifier, Translator, load
-    from glassformer.quantize import Int8Linear
 
-    torch.set_num_threads(threads)
-    loaded = load(model, int8=int8)
-    quantised = any(isinstance(part, Int8Linear) for part in loaded.model.modules())
-    how = How(quantised, batch_tokens, truncate)
+    loaded = load(model, int8 or None, threads=threads)
+    how = How(loaded.int8, batch_tokens, truncate, threads)
     if isinstance(loaded, Translator):
         asked = {"beam_size": beam, "length_penalty": length_penalty}
         search = {name: value for name, value in asked.items() if value is not None}
@@ -232,16 +233,16 @@ def translation(
     with progress("translating", len(turns(sources))) as tick:
         said = say(translator, sources, options, **run, tick=tick)
     of_references = perplexity(translator, sources, references, **run)
-    settings = search_settings(options) | asdict(how)
+    settings = search_settings(options) | how.to_dict()
     if tokenised:
         settings |= {"tokenised output": tokens.spoken, "tokenised as": language}
-    around = circumstances(model, examples, settings, said)
+    around = circumstances(model, examples, settings, said, how.threads)
     card = translation_card(said, references, of_references, around, tokenised, language)
     report = Report([card.sheet()], card.to_json(), markdown(card.sheet()), said.texts)
     if extras.beams:
         compare(report, translator, sources, references, extras, search | run)
     if extras.failures:
-        analyse_failures(report, translator, sources, references, extras)
+        analyse_failures(report, model, translator, sources, references, extras)
     return report
 
 
@@ -279,22 +280,38 @@ def compare(
 
 def analyse_failures(
     report: Report,
+    model: str,
     translator: "Translator",
     sources: list[str],
     references: list[str],
     extras: Extras,
 ) -> None:
-    """Add the analysis of failures."""
+    """Add the analysis of failures; attention is part of it where torch is installed."""
     from glassformer.data.corpus import Corpus, TextFiles
     from glassformer.evaluate.failures import analyse
     from glassformer.evaluate.labels import word_counts
     from glassformer.evaluate.sheets import failures_sheet
+    from glassformer.extras import is_installed
+    from glassformer.pipeline import load_translator
 
     counts = None
     if extras.training_text:
         text = Corpus(TextFiles((extras.training_text,), format="lines"), skip_bad=True)
         counts = word_counts(line for (line,) in text)
-    found = analyse(translator, sources, references, report.lines, extras.failures, counts)
+    with_attention = is_installed("torch")
+    if with_attention:
+        translator = load_translator(model, engine="torch")
+    else:
+        tell("attention is left out: torch is not installed (pip install 'glassformer[train]')")
+    found = analyse(
+        translator,
+        sources,
+        references,
+        report.lines,
+        extras.failures,
+        counts,
+        attention=with_attention,
+    )
     report.sheets.append(failures_sheet(found))
     report.content["failures"] = found.to_dict()
     report.markdown += "\n" + found.to_markdown()
@@ -314,14 +331,18 @@ def classification(model: str, classifier: "Classifier", about: Data, how: How) 
         answers = classify(
             classifier, texts, batch_tokens=how.batch_tokens, truncate=how.truncate, tick=tick
         )
-    around = circumstances(model, examples, asdict(how), answers)
+    around = circumstances(model, examples, how.to_dict(), answers, how.threads)
     card = classification_card(answers, labels, around)
     said = [answers.labels[i] for i in answers.best]
     return Report([card.sheet()], card.to_json(), markdown(card.sheet()), said)
 
 
 def circumstances(
-    model: str, examples: "Examples", settings: dict[str, Any], done: "Said | Answers"
+    model: str,
+    examples: "Examples",
+    settings: dict[str, Any],
+    done: "Said | Answers",
+    threads: int | None,
 ) -> "Circumstances":
     from glassformer.evaluate.card import Circumstances
     from glassformer.machine import machine
@@ -331,7 +352,7 @@ def circumstances(
         model=model,
         checksums=examples.checksums,
         settings=settings,
-        machine=machine(),
+        machine=machine(threads),
         seconds=done.seconds,
         peak_memory=done.peak_memory,
     )

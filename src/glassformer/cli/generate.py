@@ -37,7 +37,7 @@ def generate(
     length_penalty: o.LengthPenalty = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show tokens as they are made.")] = False,
     int8: o.Int8 = False,
-    threads: o.Threads = 2,
+    threads: o.Threads = None,
 ) -> None:
     """Go on from prompts, or from the lines of a file or of standard input, at random.
 
@@ -62,14 +62,11 @@ def generate(
         **{name: value for name, value in drawn.items() if value is not None},
     }
 
-    import torch
-
     from glassformer.decode.options import SearchOptions
     from glassformer.pipeline import load_generator
 
     options = SearchOptions(**search)
-    torch.set_num_threads(threads)
-    generator = load_generator(model, int8)
+    generator = load_generator(model, int8 or None, threads=threads)
     count = 0
 
     def answer(prompts: list[str]) -> list[list[str]]:

@@ -13,6 +13,7 @@ from glassformer.cli.evaluate import WIDTH
 from glassformer.cli.progress import progress
 from glassformer.cli.text import lines
 from glassformer.errors import SettingsError
+from glassformer.extras import require_torch
 
 if TYPE_CHECKING:
     from glassformer.evaluate.card import Table
@@ -66,7 +67,7 @@ def inspect(
     ] = None,
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
-    threads: o.Threads = 2,
+    threads: o.TorchThreads = 2,
 ) -> None:
     """Show what MODEL does with TEXT: attention, the search, what the answer hangs on.
 
@@ -83,15 +84,14 @@ def inspect(
     o.not_with("--target", target is not None, "Nothing is searched for.", beam=beam)
     o.only_with("--corpus", corpus is not None, skip_bad=skip_bad or None)
 
-    import torch
+    require_torch("glassformer inspect")
 
     from glassformer import picture
     from glassformer.pipeline import Translator, load
 
     if svg or png:
         picture.check()
-    torch.set_num_threads(threads)
-    loaded = load(model, int8)
+    loaded = load(model, int8 or None, engine="torch", threads=threads)
     if text is not None:
         text = " ".join(line.text for chunk in lines([text], None) for line in chunk)
         trace = traced(model, loaded, text, target, beam, truncate)

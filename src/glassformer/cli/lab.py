@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 
 from glassformer.cli.progress import progress
 from glassformer.errors import DataError
+from glassformer.extras import require_torch
 
 if TYPE_CHECKING:
     from glassformer.evaluate.card import Sheet
@@ -35,6 +36,8 @@ def lab() -> None:
 @app.command("list")
 def list_experiments(output: Folder = RESULTS) -> None:
     """The experiments, and the verdicts of those that were run."""
+    require_torch("glassformer lab")
+
     from glassformer.lab import experiments, finding
 
     table = RichTable("name", "claim", "verdict", box=SIMPLE_HEAD)
@@ -66,6 +69,8 @@ def run(
     ] = None,
 ) -> None:
     """Measure, judge, and write NAME.json and NAME.svg."""
+    require_torch("glassformer lab")
+
     from glassformer import picture
     from glassformer.lab import experiments
 
@@ -144,6 +149,8 @@ def sheet(finding: "Finding") -> "Sheet":
 @app.command()
 def report(output: Folder = RESULTS) -> None:
     """One HTML page of all results in the folder."""
+    require_torch("glassformer lab")
+
     from glassformer.lab import experiments, finding
     from glassformer.lab.page import page
 

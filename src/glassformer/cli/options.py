@@ -16,14 +16,14 @@ Int8 = Annotated[
     bool,
     typer.Option(
         "--int8",
-        help="Smaller and faster. Answers may differ slightly from those in fp32. With the batch "
-        "they hardly ever change, their scores by a few hundredths.",
+        help="Compute in eight bits: smaller and faster. Answers may differ slightly from those "
+        "in fp32. [as the model is stored]",
     ),
 ]
-Threads = Annotated[int, typer.Option(min=1, help="Threads of torch.")]
-ThreadsForText = Annotated[
-    int | None, typer.Option(min=1, help="Threads of torch. [1 for one text, 2 for more]")
+Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads, at most. [all that the process may use]")
 ]
+TorchThreads = Annotated[int, typer.Option(min=1, help="Threads of torch.")]
 BatchTokens = Annotated[
     int, typer.Option(min=1, help="Tokens of a batch: more are faster, and take more memory.")
 ]
@@ -56,11 +56,6 @@ TopP = Annotated[
     float | None, typer.Option(metavar="P", help="Draw from the likeliest that make up P. [1]")
 ]
 Seed = Annotated[int | None, typer.Option(min=0, help="Of what is drawn. [0]")]
-
-
-def threads_for(texts: list[str] | None) -> int:
-    """For one text a second thread gains nothing, and on a busy machine the first waits for it."""
-    return 1 if texts and len(texts) == 1 else 2
 
 
 def only_with(partner: str, there: bool, **options: object) -> None:

@@ -11,6 +11,7 @@ from glassformer.cli.bench import print_tables
 from glassformer.cli.progress import progress
 from glassformer.config import PRESETS
 from glassformer.errors import SettingsError
+from glassformer.extras import require_torch
 
 if TYPE_CHECKING:
     from glassformer.bench.profile import Subject
@@ -42,6 +43,7 @@ def profile(
     ] = False,
 ) -> None:
     """Time and memory of each part of decoding, latency, and what one more token costs."""
+    require_torch("glassformer profile")
     import torch
 
     from glassformer.bench.profile import Plan, profile_decoding, write_trace
@@ -71,7 +73,9 @@ def _subject(name: str, source: Path | None, count: int, beam: int, int8: bool) 
     if name not in PRESETS:
         from glassformer.pipeline import load_translator
 
-        return run_subject(name, load_translator(name, int8), _texts(source, count), beam)
+        return run_subject(
+            name, load_translator(name, int8 or None, engine="torch"), _texts(source, count), beam
+        )
     if source is not None:
         raise SettingsError(
             f"{name} cannot read {source}.",

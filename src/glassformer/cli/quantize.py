@@ -13,7 +13,7 @@ from glassformer.cli.progress import progress
 from glassformer.errors import CheckpointError, SettingsError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from numpy.typing import NDArray
 
     from glassformer.checkpoint import Checkpoint
     from glassformer.pipeline import Classifier, Generator, Translator
@@ -42,7 +42,7 @@ def quantize(
         int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
     ] = None,
     truncate: o.Truncate = False,
-    threads: o.Threads = 2,
+    threads: o.Threads = None,
 ) -> None:
     """Write RUN's best checkpoint in eight bits: smaller, faster, and it loads like any other.
 
@@ -58,18 +58,15 @@ def quantize(
     flags = {"skip_bad": skip_bad or None, "truncate": truncate or None}
     o.only_with("--source, --data or --set", compared, **given, **flags)
 
-    import torch
-
     from glassformer import checkpoint, pretrained
     from glassformer.pipeline import load
 
-    torch.set_num_threads(threads)
     folder = checkpoint.find(pretrained.resolve(run))
     saved = checkpoint.read(folder)
     place = output or (run.parent if folder == run else run) / "int8"
     refuse_twice(run, saved)
     refuse_to_overwrite(place)
-    before = load(folder)  # nothing is written that could not be loaded
+    before = load(folder, threads=threads)  # nothing is written that could not be loaded
     tried = trial(judged(before), about, beam, truncate) if compared else None
 
     small = quantised(saved)
@@ -79,7 +76,7 @@ def quantize(
     print(f"{checkpoint.WEIGHTS}: fp32 {sizes[0]:,} bytes, INT8 {sizes[1]:,}", end=", ")
     print(f"{sizes[1] / sizes[0]:.1%} of it")
     print(largest_error(saved.weights, small.weights))
-    after = load(place)
+    after = load(place, threads=threads)
     if tried:
         compare(tried, judged(before), judged(after))
 
@@ -111,20 +108,20 @@ def refuse_to_overwrite(place: Path) -> None:
 
 def quantised(saved: "Checkpoint") -> "Checkpoint":
     from glassformer.checkpoint import Checkpoint
-    from glassformer.model.build import build
     from glassformer.quantize import quantise_weights
 
-    weights = quantise_weights(build(saved.settings.model), saved.weights)
-    return Checkpoint(saved.settings, weights, saved.tokenizers)
+    return Checkpoint(saved.settings, quantise_weights(saved.weights), saved.tokenizers)
 
 
-def largest_error(weights: "Mapping[str, Tensor]", small: "Mapping[str, Tensor]") -> str:
+def largest_error(
+    weights: "Mapping[str, NDArray[Any]]", small: "Mapping[str, NDArray[Any]]"
+) -> str:
     from glassformer.quantize import dequantise_weights
 
     again = dequantise_weights(small)
-    errors = {key: float((weights[key] - again[key]).abs().max()) for key in weights}
+    errors = {key: float(abs(weights[key] - again[key]).max()) for key in weights}
     key = max(errors, key=errors.__getitem__)
-    largest = float(weights[key].abs().max())
+    largest = float(abs(weights[key]).max())
     return f"largest error of a weight: {errors[key]:.2g}, in {key}, whose largest is {largest:.2g}"
 
 

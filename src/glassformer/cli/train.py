@@ -11,6 +11,7 @@ from glassformer.cli import options as o
 from glassformer.cli.progress import Bar
 from glassformer.config import RunSettings, parse_changes
 from glassformer.errors import SettingsError
+from glassformer.extras import require_torch
 
 if TYPE_CHECKING:
     from glassformer.data.prepare import Prepared
@@ -53,7 +54,9 @@ def read_recipe(recipe: Path, changes: list[str], skip_bad: bool = False) -> Run
 def carry_out(
     settings: RunSettings, folder: Path, resume: bool = False, verify_resume: bool = False
 ) -> None:
-    """Prepare, train, tell; in every process that torchrun started."""
+    """Prepare the data, train, report; in every process that torchrun started."""
+    require_torch("Training")
+
     from glassformer.checkpoint import RunFolder
     from glassformer.train.distributed import world
     from glassformer.train.loop import start
@@ -88,7 +91,9 @@ def carry_out(
 
 
 def prepared(settings: RunSettings) -> "Prepared":
-    """The data of a recipe, in the subwords of the run that it starts from, if it does."""
+    """Prepare the data of a recipe, with the tokenizers of `train.start_from` if it has one."""
+    require_torch("Preparing training data")
+
     from glassformer.checkpoint import origin
     from glassformer.data.prepare import prepare
 
@@ -132,6 +137,7 @@ def losses(data: "Prepared") -> Iterator[tuple[str, str]]:
 
 def _evaluate(data: "Prepared") -> "Evaluate | None":
     """BLEU, where a translator is to be judged by it."""
+    from glassformer.decode.torch_decoder import TorchDecoder
     from glassformer.evaluate.bleu import bleu_of
     from glassformer.pipeline import Translator
 
@@ -146,6 +152,7 @@ def _evaluate(data: "Prepared") -> "Evaluate | None":
         )
 
     def evaluate(model: Any) -> dict[str, float]:
-        return {"bleu": bleu_of(Translator(model, data.tokenizers, data.settings), data.valid_rows)}
+        translator = Translator(TorchDecoder(model), data.tokenizers, data.settings)
+        return {"bleu": bleu_of(translator, data.valid_rows)}
 
     return evaluate

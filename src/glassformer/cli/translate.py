@@ -64,7 +64,7 @@ def translate(
     ] = None,
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
-    threads: o.ThreadsForText = None,
+    threads: o.Threads = None,
     batch_tokens: Annotated[
         int | None,
         typer.Option(
@@ -101,14 +101,12 @@ def translate(
     search |= {name: value for name, value in given.items() if value is not None}
     named: Sequence[str | Path] = model or [default(TRANSLATOR, OWN)]
 
-    import torch
-
     from glassformer.decode.options import SearchOptions
     from glassformer.pipeline import BATCH_TOKENS, load_translator
 
-    SearchOptions(**search)  # what cannot be searched with is told before anything is loaded
-    torch.set_num_threads(threads or o.threads_for(texts))
-    translator = load_translator(named if len(named) > 1 else named[0], int8)
+    SearchOptions(**search)  # refuse bad options before a model is loaded
+    several = named if len(named) > 1 else named[0]
+    translator = load_translator(several, int8 or None, threads=threads)
     options = translator.options(**search)
     if split is None:
         split = n_best is None and prefix is None

@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-import torch
-from jaxtyping import Float
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from torch import Tensor
 
 from glassformer.evaluate.beams import check_lengths
 from glassformer.evaluate.card import markdown_table
@@ -22,7 +21,6 @@ from glassformer.evaluate.labels import (
     word_counts,
     words,
 )
-from glassformer.model.attention import record_attention
 from glassformer.pipeline import Translator
 
 SOURCE_LENGTHS = (5, 10, 15, 20, 30, 50)  # the last number of words of each bucket
@@ -44,7 +42,14 @@ class AttentionUse:
 
 
 def attention_use(translator: Translator, source: str, said: str) -> AttentionUse | None:
-    """None where there is no word to attend to, or where a side cannot be read whole."""
+    """Read the cross-attention of a translator that was loaded with `engine="torch"`.
+
+    Return None where there is no word to attend to, or where a side is too long for the model.
+    """
+    import torch
+
+    from glassformer.model.attention import record_attention
+
     inputs = translator.inputs(source, said)
     read, target = (side.size(1) - 1 for side in inputs)  # subwords, without the mark
     room = translator.target_room
@@ -53,17 +58,16 @@ def attention_use(translator: Translator, source: str, said: str) -> AttentionUs
     with torch.inference_mode(), record_attention(translator.model) as maps:
         translator.model(*inputs)
     cross = [w for name, w in maps.items() if name.endswith("cross_attention")]
-    attention = cross[-1][0][0].mean(0)  # T × S: its rows are steps, its last column is </s>
-    bits = -(attention * attention.clamp_min(1e-12).log2()).sum(-1).mean().item()
-    most = torch.tensor(attention.size(1)).log2().item()
+    attention = cross[-1][0][0].mean(0).numpy()  # (T, S): a row is a step, the last column </s>
+    bits = -float((attention * np.log2(attention.clip(1e-12))).sum(-1).mean())
+    most = float(np.log2(attention.shape[1]))
     spans = translator.source_tokenizer.spans(source)
-    return AttentionUse(
-        attention[:, -1].mean().item(), bits, bits / most, hardly_attended(attention, source, spans)
-    )
+    end_share = float(attention[:, -1].mean())
+    return AttentionUse(end_share, bits, bits / most, hardly_attended(attention, source, spans))
 
 
 def hardly_attended(
-    attention: Float[Tensor, "T S"], source: str, spans: Sequence[tuple[int, int]]
+    attention: NDArray[np.float32], source: str, spans: Sequence[tuple[int, int]]
 ) -> list[str]:
     """Words that got less than `HARDLY` of what a word got on average, in all steps together.
 
@@ -230,9 +234,12 @@ def analyse(
     hypotheses: Sequence[str],
     worst: int = 20,
     training_counts: Mapping[str, int] | None = None,
+    *,
+    attention: bool = True,
 ) -> FailureReport:
     """Label every sentence; look closely at the `worst` that are not their reference.
 
+    With `attention` the translator must be one that was loaded with `engine="torch"`.
     `training_counts` are `word_counts` of the target side of the training text. Without them words
     are counted in the references themselves, which says less about rare ones; the report says so.
     """
@@ -245,7 +252,10 @@ def analyse(
     order = sorted(range(len(rows)), key=lambda i: (scores[i], i))
     bad = [i for i in order if rows[i][1] != rows[i][2]][:worst]
     good = [i for i in reversed(order) if i not in bad][:worst]
-    uses = {i: attention_use(translator, rows[i][0], rows[i][2]) for i in [*bad, *good]}
+    uses = {
+        i: attention_use(translator, rows[i][0], rows[i][2]) if attention else None
+        for i in [*bad, *good]
+    }
     groups = {"the worst": [uses[i] for i in bad], "the best": [uses[i] for i in good]}
     return FailureReport(
         sentences=len(rows),

@@ -1,0 +1,145 @@
+"""Texts to batches of ids and back: what the translator, classifier and generator share."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from glassformer.config import RunSettings
+from glassformer.data.batching import TokenBatches
+from glassformer.data.tokenizer import UNK, Tokenizer
+from glassformer.decode.options import Hypothesis, SearchOptions
+from glassformer.errors import DataError, InputError
+
+BATCH_TOKENS = 4_096  # tokens of a batch with padding, times the hypotheses of a beam
+INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # decoded from some of the bytes of a character
+Ids = list[int]
+Texts = list[str] | tuple[str, ...]  # not Sequence[str]: a string is one, too
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One answer of a translator or generator."""
+
+    text: str
+    score: float  # the log-probability over the length penalty: what answers are ranked by
+    log_probability: float
+    ids: Ids
+    complete: bool = True  # False: cut off at the greatest length before the end mark
+
+
+def max_source(settings: RunSettings) -> int:
+    """Return the subwords of the longest text that a model was trained on and has positions for."""
+    return min([settings.data.max_length, *_learned_positions(settings)])
+
+
+def _learned_positions(settings: RunSettings) -> list[int]:
+    """Return the number of subwords that fit beside a mark, if positions are learned."""
+    learned = settings.model.positions == "learned"
+    return [settings.model.max_positions - 1] if learned else []
+
+
+def check_list(texts: object) -> None:
+    """Refuse one text where a list is needed."""
+    if isinstance(texts, str):
+        raise InputError(
+            f"One text was given where a list of texts is needed: {texts[:40]!r}.",
+            "It would be read as a list of its letters.",
+            "Give a list: [text].",
+        )
+
+
+def check_counts(texts: Sequence[str], others: Sequence[Ids], what: str) -> None:
+    """Refuse prefixes or targets that are not as many as the texts."""
+    if len(texts) != len(others):
+        raise InputError(
+            f"{len(texts)} texts were given with {len(others)} {what}.",
+            "Each text has one of its own.",
+            f"Give as many {what} as texts; an empty one where there is none.",
+        )
+
+
+def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> list[Ids]:
+    """Return the ids of prefixes or prompts; refuse characters that no subword spells."""
+    check_list(texts)
+    rows = tokenizer.encode(texts)
+    for text, ids in zip(texts, rows, strict=True):
+        if UNK in ids:
+            spans = zip(ids, tokenizer.spans(text), strict=True)
+            unknown = ", ".join(repr(text[a:b]) for token, (a, b) in spans if token == UNK)
+            raise InputError(
+                f"The {what} {text[:40]!r} cannot be spelt.",
+                f"No subword of the model has {unknown}, and an answer must begin with it.",
+                f"Leave that out of the {what}.",
+            )
+    return rows
+
+
+def encode_sources(
+    tokenizer: Tokenizer, texts: Sequence[str], longest: int, truncate: bool
+) -> list[Ids]:
+    """Return the ids of each text; cut or refuse what is longer than the model was trained on."""
+    check_list(texts)
+    rows = tokenizer.encode(texts)
+    for number, ids in enumerate(rows):
+        if len(ids) > longest and not truncate:
+            where = f"Text {number + 1} of {len(rows)}" if len(rows) > 1 else "The text"
+            raise DataError(
+                f"{where} has {len(ids):,} subwords: {texts[number][:40]!r}…",
+                f"The model was trained on texts of up to {longest}; beyond that it is untested.",
+                "Give it in shorter pieces (a translator splits: split=True, --split), or cut it: "
+                "truncate=True, --truncate.",
+            )
+    return [ids[:longest] for ids in rows]
+
+
+def in_batches(
+    rows: Sequence[Ids], budget: int, answer: Callable[[Ids], list[T]], empty: T
+) -> list[T]:
+    """Call `answer` with the indices of each batch of rows of similar length.
+
+    Return the answers in the order of the rows, and `empty` for rows without ids.
+    """
+    answers = [empty] * len(rows)
+    full = np.array([i for i, row in enumerate(rows) if row], np.int64)
+    lengths = np.array([[len(rows[i])] for i in full]).reshape(-1, 1)
+    for chosen in TokenBatches(lengths, max(budget, 1)).epoch(0, shuffle=False):
+        indices = full[chosen].tolist()
+        for i, one in zip(indices, answer(indices), strict=True):
+            answers[i] = one
+    return answers
+
+
+def translations(
+    tokenizer: Tokenizer, hypotheses: list[Hypothesis], options: SearchOptions
+) -> list[Translation]:
+    """Decode hypotheses in their order. Of equal texts keep the best, unless they are sampled."""
+    found = [
+        Translation(tokenizer.decode(h.ids), h.score, h.log_probability, h.ids, h.complete)
+        for h in hypotheses
+    ]
+    if options.sample:
+        return found
+    best: dict[str, Translation] = {}
+    for one in found:
+        best.setdefault(one.text, one)
+    return list(best.values())
+
+
+def pieces_of(tokenizer: Tokenizer, prefix: Ids, tokens: Iterator[int]) -> Iterator[str]:
+    """Yield what each token adds to the text.
+
+    All ids are decoded each time, because the text of a subword depends on its neighbours.
+    """
+    ids, text = list(prefix), tokenizer.decode(prefix)
+    shown = len(text)
+    for token in tokens:
+        ids.append(token)
+        text = tokenizer.decode(ids)
+        if len(text) > shown and not text.endswith(INCOMPLETE):
+            yield text[shown:]
+            shown = len(text)
+    if len(text) > shown:
+        yield text[shown:]

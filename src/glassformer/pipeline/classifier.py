@@ -1,0 +1,115 @@
+"""Classification: a text in, a label and probabilities out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.config import RunSettings
+from glassformer.data import datasets
+from glassformer.data.tokenizer import BOS, Tokenizer
+from glassformer.pipeline.batches import (
+    BATCH_TOKENS,
+    Ids,
+    Texts,
+    encode_sources,
+    in_batches,
+    max_source,
+)
+from glassformer.pipeline.engines import torch_module
+
+if TYPE_CHECKING:
+    from glassformer.model.classifier import TransformerClassifier
+
+
+class ClassifierModel(Protocol):
+    """What a `Classifier` needs of a model."""
+
+    def classify(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return the logits of each row of ids, (B, C)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The most likely label of a text, and the probabilities of all labels."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class Classifier:
+    """A classifier with its tokenizer and labels.
+
+    Where the training text has codes for labels, `labels` are the words for them. `spellings` maps
+    codes and words to labels, so that examples may have either.
+    """
+
+    def __init__(
+        self,
+        runs: ClassifierModel,
+        tokenizers: dict[str, Tokenizer],
+        settings: RunSettings,
+        int8: bool = False,
+    ) -> None:
+        self.runs, self.settings, self.int8 = runs, settings, int8
+        self.tokenizer = next(iter(tokenizers.values()))
+        classes = range(settings.model.n_classes)
+        codes = settings.data.labels or tuple(str(c) for c in classes)
+        words = _words(settings.data.name)
+        self.labels = tuple(words.get(code, code) for code in codes)
+        self.spellings = dict(zip((*self.labels, *codes), self.labels * 2, strict=True))
+
+    @property
+    def model(self) -> "TransformerClassifier":
+        """The torch model; only with `engine="torch"`."""
+        model: TransformerClassifier = torch_module(self.runs)
+        return model
+
+    @property
+    def max_length(self) -> int:
+        """Subwords of the longest text that it was trained on."""
+        return max_source(self.settings)
+
+    @overload
+    def classify(
+        self, text: str, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
+    ) -> Classification: ...
+    @overload
+    def classify(
+        self, text: Texts, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
+    ) -> list[Classification]: ...
+    def classify(
+        self, text: str | Texts, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
+    ) -> Classification | list[Classification]:
+        """Classify one text or many; return the answers in the order of the texts.
+
+        `truncate` cuts texts that are longer than the model was trained on; without it they are
+        refused.
+        """
+        texts = [text] if isinstance(text, str) else list(text)
+        encoded = encode_sources(self.tokenizer, texts, self.max_length, truncate)
+        rows = [[BOS, *ids] for ids in encoded]
+
+        def answer(indices: Ids) -> list[Classification]:
+            logits = self.runs.classify([rows[i] for i in indices])
+            return [self._classification(row) for row in logits]
+
+        never = Classification("", 0.0, {})  # every row holds BOS, so none is empty
+        answers = in_batches(rows, batch_tokens, answer, never)
+        return answers[0] if isinstance(text, str) else answers
+
+    def _classification(self, logits: NDArray[Any]) -> Classification:
+        """Softmax in float64, row by row: a row's bits do not depend on the batch."""
+        powers = np.exp(logits.astype(np.float64) - logits.max())
+        by_label = dict(zip(self.labels, (powers / powers.sum()).tolist(), strict=True))
+        label = max(by_label, key=by_label.__getitem__)
+        return Classification(label, by_label[label], by_label)
+
+
+def _words(name: str) -> dict[str, str]:
+    """Return the words for the labels of a named set, if its labels are codes."""
+    return (datasets.manifest(name).labels or {}) if name in datasets.names() else {}

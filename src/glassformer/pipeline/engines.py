@@ -1,0 +1,54 @@
+"""What runs a model: the compiled engine, or torch where it is asked for."""
+
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from glassformer.checkpoint.format import Checkpoint
+from glassformer.errors import InputError
+from glassformer.extras import require_torch
+from glassformer.quantize import dequantise_weights
+
+if TYPE_CHECKING:
+    from glassformer.engine.model import CompiledModel
+    from glassformer.pipeline.torch_models import TorchModel
+
+Engine = Literal["auto", "compiled", "torch"]
+
+
+def inference_model(
+    saved: Checkpoint,
+    int8: bool | None = None,
+    engine: Engine = "auto",
+    threads: int | None = None,
+) -> "CompiledModel | TorchModel":
+    """Return the model of a checkpoint, ready for inference; `load` explains the arguments."""
+    if engine not in get_args(Engine):
+        raise InputError(
+            f"There is no engine {engine!r}.",
+            f"The engines are {', '.join(get_args(Engine))}; auto is compiled.",
+            'Leave engine out, or say engine="torch" to reach into the torch model.',
+        )
+    if engine == "torch":
+        require_torch('engine="torch"')
+        from glassformer.pipeline.torch_models import load_torch
+
+        return load_torch(saved, int8, threads)
+    from glassformer.engine.model import CompiledModel
+
+    weights = dequantise_weights(saved.weights) if int8 is False else saved.weights
+    return CompiledModel(saved.settings.model, weights, int8=int8, threads=threads)
+
+
+def torch_module(runs: Any) -> Any:
+    """Return the torch model that a decoder or classifier wraps; the compiled engine has none."""
+    if not has_torch_module(runs):
+        raise InputError(
+            "The model runs on the compiled engine, which has no torch modules.",
+            "Attention maps, gradients and hooks need the torch model.",
+            'Load it with engine="torch": load("en-fr", engine="torch").',
+        )
+    return runs.model
+
+
+def has_torch_module(runs: object) -> bool:
+    """Return whether a decoder or classifier wraps a torch model."""
+    return hasattr(runs, "model")

@@ -1,0 +1,140 @@
+"""Load a run, a checkpoint or a bundled model as something that takes and gives text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from glassformer import pretrained
+from glassformer.checkpoint.format import read
+from glassformer.checkpoint.run_folder import find
+from glassformer.errors import CheckpointError, InputError
+from glassformer.pipeline.classifier import Classifier
+from glassformer.pipeline.engines import Engine, inference_model
+from glassformer.pipeline.generator import Generator
+from glassformer.pipeline.translator import Translator
+from glassformer.quantize import is_quantised
+
+__all__ = [
+    "Engine",
+    "Pipeline",
+    "inference_model",
+    "load",
+    "load_classifier",
+    "load_generator",
+    "load_translator",
+]
+
+Pipeline = Translator | Classifier | Generator
+Name = str | Path
+T = TypeVar("T")
+
+PIPELINES: dict[str, Any] = {
+    "translator": Translator,
+    "classifier": Classifier,
+    "language-model": Generator,
+}
+
+
+def load(
+    model: Name | Sequence[Name],
+    int8: bool | None = None,
+    engine: Engine = "auto",
+    threads: int | None = None,
+) -> Pipeline:
+    """Load the model of a run (its best or latest checkpoint), of a checkpoint, or a bundled one.
+
+    `model` is a folder, or the name of a bundled model: `en-fr`, `sentiment`. Several translators
+    with the same tokenizers are an ensemble.
+
+    int8     None: as the checkpoint is stored. True: quantise the weights, which makes the model
+             smaller and faster. False: compute in fp32.
+    engine   "compiled", which "auto" takes: fast, without torch. "torch": the readable model, whose
+             modules `.model` gives access to; it computes in fp32.
+    threads  of the processor, at most. None: as many as the process may use.
+    """
+    if not isinstance(model, str | Path):
+        return _ensemble([load(one, int8, engine, threads) for one in model])
+    saved = read(find(pretrained.resolve(model)))
+    kind = saved.settings.model.kind
+    if not saved.tokenizers:
+        raise CheckpointError(
+            f"{model} holds a {kind} for {saved.settings.data.name!r}.",
+            "It reads symbols of a made-up task, not text, and has no subwords.",
+            "Name the run of a translator, a classifier or a language model of text.",
+        )
+    if kind not in PIPELINES:
+        raise CheckpointError(
+            f"{model} holds a {kind}.",
+            "Translators, classifiers and language models can be called; this is none of them.",
+            "Start a classifier from its encoder: train.start_from; or load its weights by hand.",
+        )
+    runs = inference_model(saved, int8, engine, threads)
+    in_eight_bits = is_quantised(saved.weights) if int8 is None else int8
+    loaded: Pipeline = PIPELINES[kind](runs, saved.tokenizers, saved.settings, in_eight_bits)
+    return loaded
+
+
+def load_translator(
+    model: Name | Sequence[Name],
+    int8: bool | None = None,
+    engine: Engine = "auto",
+    threads: int | None = None,
+) -> Translator:
+    """`load`, and refuse what is not a translator."""
+    return _of_kind(load(model, int8, engine, threads), Translator, model, "translator")
+
+
+def load_classifier(
+    model: Name, int8: bool | None = None, engine: Engine = "auto", threads: int | None = None
+) -> Classifier:
+    """`load`, and refuse what is not a classifier."""
+    return _of_kind(load(model, int8, engine, threads), Classifier, model, "classifier")
+
+
+def load_generator(
+    model: Name, int8: bool | None = None, engine: Engine = "auto", threads: int | None = None
+) -> Generator:
+    """`load`, and refuse what is not a language model."""
+    return _of_kind(load(model, int8, engine, threads), Generator, model, "language model")
+
+
+def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
+    if isinstance(loaded, wanted):
+        return loaded
+    kind = loaded.settings.model.kind
+    verb = {"translator": "translate", "classifier": "classify"}.get(kind, "generate")
+    raise CheckpointError(
+        f"{name} holds a {kind}, not a {what}.",
+        f"What it can do is {verb}.",
+        f"Name the run of a {what}.",
+    )
+
+
+def _ensemble(members: Sequence[Pipeline]) -> Translator:
+    if not members:
+        raise InputError(
+            "An ensemble of no models was asked for.",
+            "There is nothing that could answer.",
+            "Name at least one run.",
+        )
+    translators = [member for member in members if isinstance(member, Translator)]
+    if len(translators) != len(members):
+        raise CheckpointError(
+            "An ensemble was asked for of something else than translators.",
+            "The probabilities of translators are what is averaged.",
+            "Name runs of translators only.",
+        )
+    first = translators[0]
+    sides = ("source_tokenizer", "target_tokenizer")
+    for other in translators[1:]:
+        if any(getattr(first, s).fingerprint != getattr(other, s).fingerprint for s in sides):
+            raise CheckpointError(
+                "The translators of the ensemble have different subwords.",
+                "They must produce the same tokens for their probabilities to be averaged.",
+                "Train them on one data set with one vocabulary: the same [data] settings.",
+            )
+    decoders = [decoder for translator in translators for decoder in translator.decoders]
+    tokenizers = {"source": first.source_tokenizer, "target": first.target_tokenizer}
+    shortest = min(translators, key=lambda translator: translator.max_length)
+    in_eight_bits = any(translator.int8 for translator in translators)
+    return Translator(decoders, tokenizers, shortest.settings, in_eight_bits)
