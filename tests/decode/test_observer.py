@@ -1,89 +1,90 @@
-"""An observer is told of every step of every sentence that is not done, and decides nothing."""
+"""An observer gets every step of every sentence that is not done, and changes nothing."""
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
 from decode.oracles import sources, toy
-from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.observer import Step
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import search
+from glassformer.decode.torch_decoder import TorchDecoder
 
 V = 12
 
 
 class Notes:
-    """Remembers what it is told, in order."""
+    """Keeps everything, in order."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
-        self.prefix: tuple[torch.Tensor, torch.Tensor] | None = None
-        self.likely: list[tuple[list[int], torch.Tensor]] = []
+        self.calls: list[str] = []
+        self.prefix: tuple[np.ndarray, np.ndarray] | None = None
+        self.scores: list[tuple[list[int], np.ndarray]] = []
         self.steps: list[Step] = []
 
-    def began(self, said, log_probs) -> None:
-        self.told.append("began")
-        self.prefix = said.clone(), log_probs.clone()
+    def on_prefix(self, prefix, log_probs) -> None:
+        self.calls.append("prefix")
+        self.prefix = prefix.copy(), log_probs.copy()
 
-    def heard(self, sentences, log_probs) -> None:
-        self.told.append("heard")
-        self.likely.append((sentences.tolist(), log_probs.clone()))
+    def on_scores(self, sentences, log_probs) -> None:
+        self.calls.append("scores")
+        self.scores.append((sentences.tolist(), log_probs.copy()))
 
-    def chose(self, step: Step) -> None:
-        self.told.append("chose")
+    def on_step(self, step: Step) -> None:
+        self.calls.append("step")
         self.steps.append(step)
 
 
 WAYS = [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}, {"sample": True, "n_best": 2}]
+each_way = pytest.mark.parametrize("way", WAYS, ids=str)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_every_step_is_told_and_nothing_is_changed(way) -> None:
-    model, rows = toy(), pad(sources(5, 2, 7, 3))
+@each_way
+def test_every_step_is_reported_and_nothing_is_changed(way) -> None:
+    decoder, rows = TorchDecoder(toy()), sources(5, 2, 7, 3)
     options, notes = SearchOptions(max_length=6, **way), Notes()
-    found = search(model, rows, BOS, EOS, options, observer=notes)
-    assert found == search(model, rows, BOS, EOS, options)
+    found = search(decoder, rows, BOS, EOS, options, observer=notes)
+    assert found == search(decoder, rows, BOS, EOS, options)
     steps = len(notes.steps)
-    assert notes.told == ["began"] + ["heard", "chose"] * steps and 1 <= steps <= 6
-    width = 2 if "sample" in way else options.beam_size
-    for number, ((heard, log_probs), step) in enumerate(
-        zip(notes.likely, notes.steps, strict=True)
+    assert notes.calls == ["prefix"] + ["scores", "step"] * steps and 1 <= steps <= 6
+    for number, ((sentences, log_probs), step) in enumerate(
+        zip(notes.scores, notes.steps, strict=True)
     ):
-        assert heard == step.sentences.tolist() == sorted(heard)
-        hypotheses = 1 if number == 0 and "sample" not in way else width
-        assert log_probs.shape == (len(heard), hypotheses, V)
-        torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(log_probs.shape[:2]))
+        assert sentences == step.sentences.tolist() == sorted(sentences)
+        hypotheses = 1 if number == 0 else options.width
+        assert log_probs.shape == (len(sentences), hypotheses, V)
+        np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1, rtol=1e-5)
         assert step.parents.shape == step.tokens.shape == step.log_probs.shape == step.ended.shape
-        assert step.lives.shape == (len(heard), width)
-    told = [set(step.sentences.tolist()) for step in notes.steps]
-    assert told[0] == {0, 1, 2, 3} and all(b <= a for a, b in pairwise(told))
+        assert step.survivors.shape == (len(sentences), options.width)
+    live = [set(step.sentences.tolist()) for step in notes.steps]
+    assert live[0] == {0, 1, 2, 3} and all(b <= a for a, b in pairwise(live))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_what_ended_is_what_is_found(way) -> None:
-    model, rows = toy(), pad(sources(5, 2))
-    options, notes = SearchOptions(max_length=6, **way), Notes()
-    found = search(model, rows, BOS, EOS, options, observer=notes)
+@each_way
+def test_answers_are_among_the_candidates_that_ended(way) -> None:
+    rows, notes = sources(5, 2), Notes()
+    options = SearchOptions(max_length=6, **way)
+    found = search(TorchDecoder(toy()), rows, BOS, EOS, options, observer=notes)
     ended: dict[int, list[float]] = {0: [], 1: []}
     for step in notes.steps:
-        for r, c in step.ended.nonzero().tolist():
+        for r, c in np.argwhere(step.ended).tolist():
             ended[int(step.sentences[r])].append(float(step.log_probs[r, c]))
-            assert step.log_probs[r, c] > -torch.inf
-            assert c not in step.lives[r].tolist()
+            assert step.log_probs[r, c] > -np.inf
+            assert c not in step.survivors[r].tolist()
     for number, hypotheses in enumerate(found):
         assert {h.log_probability for h in hypotheses} <= set(ended[number])
 
 
-def test_a_prefix_is_told_with_what_was_likely_in_its_place() -> None:
+def test_the_common_prefix_is_reported_with_the_models_scores() -> None:
     model, notes = toy(kind="language-model"), Notes()
     options = SearchOptions(beam_size=2, max_length=5)
-    search(model, None, BOS, EOS, options, [[5, 6], [7]], observer=notes)
+    search(TorchDecoder(model), None, BOS, EOS, options, [[5, 6], [7]], observer=notes)
     assert notes.prefix is not None
-    said, log_probs = notes.prefix
-    assert said.tolist() == [[5], [7]] and log_probs.shape == (2, 1, V)  # what they have in common
+    prefix, log_probs = notes.prefix
+    assert prefix.tolist() == [[5], [7]] and log_probs.shape == (2, 1, V)  # of the shortest
     with torch.no_grad():
         expected = model(torch.tensor([[BOS]]))[0].log_softmax(-1)
-    torch.testing.assert_close(log_probs[0], expected)
+    np.testing.assert_allclose(log_probs[0], expected.numpy(), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""What a search may be asked for."""
+"""Which search options are valid."""
 
 from math import inf, nan
 
@@ -31,14 +31,14 @@ from glassformer.errors import SettingsError
         ({"top_p": 1.1}, "above 0 and at most 1"),
         ({"n_best": 6}, "at most beam_size, 5"),
         ({"beam_size": 2, "n_best": 3}, "at most beam_size, 2"),
-        ({"temperature": 50.0}, "drawn at random"),
-        ({"top_k": 1}, "drawn at random"),
-        ({"top_p": 0.5}, "drawn at random"),
-        ({"seed": 7, "beam_size": 1}, "drawn at random"),
+        ({"temperature": 50.0}, "option of sampling"),
+        ({"top_k": 1}, "option of sampling"),
+        ({"top_p": 0.5}, "option of sampling"),
+        ({"seed": 7, "beam_size": 1}, "option of sampling"),
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused_with_its_name_and_rule(changes, rule):
+def test_invalid_options_are_refused_with_their_name_and_rule(changes, rule):
     name, value = next(iter(changes.items()))
     if "beam_size" in changes and "n_best" in changes:
         name, value = "n_best", 3
@@ -64,13 +64,13 @@ def test_what_makes_no_sense_is_refused_with_its_name_and_rule(changes, rule):
     ],
     ids=str,
 )
-def test_what_makes_sense_is_taken_as_it_is(changes):
+def test_valid_options_are_accepted(changes):
     options = SearchOptions(**changes)
     assert all(getattr(options, name) == value for name, value in changes.items())
 
 
 def test_the_defaults_are_the_papers():
-    """Four would be its beam (§6.1); the length penalty and the limit are its."""
+    """Length penalty and length limit; its beam is 4 (§6.1)."""
     assert SearchOptions().length_penalty == 0.6
     assert SearchOptions().max_length is None
 
