@@ -10,22 +10,14 @@ from pathlib import Path
 
 from glassformer import __version__
 
-# Vector instructions that decide speed, the fastest first: features as LLVM names them.
-INSTRUCTIONS = {
-    "AVX-512 VNNI": ("avx512vnni", "avx512bw", "avx512vl"),
-    "AVX-512": ("avx512f", "avx512bw", "avx512vl"),
-    "AVX-VNNI": ("avxvnni", "avx2"),
-    "AVX2": ("avx2", "fma"),
-    "NEON dot product": ("neon", "dotprod"),
-    "NEON": ("neon",),
-}
-
 
 def machine(threads: int | None = None) -> dict[str, str | int]:
     """Return the processor, the number of threads in use, and the versions of the software."""
+    from glassformer.compiled import kernel_name  # Numba takes a while to import
+
     about: dict[str, str | int] = {
         "cpu": cpu_name(),
-        "instructions": instructions(),
+        "instructions": kernel_name(),
         "cores": os.cpu_count() or 1,
         "threads": threads or usable_threads(),
         "system": platform.system(),
@@ -53,15 +45,6 @@ def cpu_name() -> str:
     lines: Iterable[str] = path.read_text().splitlines() if path.exists() else []
     names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or sys.platform)
-
-
-def instructions() -> str:
-    """Return the fastest vector instructions of the processor, or its architecture."""
-    from llvmlite.binding import get_host_cpu_features
-
-    features = get_host_cpu_features()
-    found = (name for name, needed in INSTRUCTIONS.items() if all(map(features.get, needed)))
-    return next(found, platform.machine())
 
 
 def peak_memory() -> int | None:

@@ -47,7 +47,7 @@ def pairs(sources: list[str], targets: list[str], cut: Any = split_words) -> lis
 
 
 def expected(head: str, of: list[TextPair]) -> list[str]:
-    found = align(load_translator("other"), of, Head.named(head))
+    found = align(load_translator("other", engine="torch"), of, Head.named(head))
     return [pharaoh(links) for _, links in found]
 
 
@@ -60,7 +60,7 @@ def test_error_rates_are_told_as_tables_as_json_and_as_markdown(command: Command
     assert code == 0, said
     content = json.loads(Path("out/aer.json").read_text())
     dev, test = (list(grammar.pairs(split, FEW)) for split in ("valid", "test"))
-    translator = load_translator("run")
+    translator = load_translator("run", engine="torch")
     rates = {head.name: t.error_rate for head, t in tallies(translator, dev).items()}
     assert content["dev_error_rates"] == pytest.approx(rates)
     assert content["dev_sentences"] == content["test_sentences"] == FEW
@@ -124,7 +124,7 @@ def test_pictures_of_the_grammar(command: Command) -> None:
 
 
 def right(pair: grammar.AlignedPair) -> int:
-    ((_, links),) = align(load_translator("run"), [pair], Head.named("1.1"))
+    ((_, links),) = align(load_translator("run", engine="torch"), [pair], Head.named("1.1"))
     return len(links & pair.alignment)
 
 
@@ -207,7 +207,7 @@ def test_a_model_of_the_grammar_chooses_by_the_truth(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verb, "CHOICE", FEW)
-    rates = tallies(load_translator("run"), list(grammar.pairs("valid", FEW)))
+    rates = tallies(load_translator("run", engine="torch"), list(grammar.pairs("valid", FEW)))
     best = min(rates, key=lambda head: rates[head].error_rate)
     options = ("--source", "text.en", "--target", "text.fr", "--threads", 1)
     code, out, said = command("align", "run", *options)

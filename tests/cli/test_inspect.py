@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from cli.models import LONGEST, TEXTS, write_model
-from glassformer.cli import app as application
-from glassformer.cli import inspect as verb
 from glassformer.inspect.trace import Trace
 from glassformer.pipeline import load_classifier, load_translator
 from train.runs import Command
@@ -19,8 +17,6 @@ TEXT = "the old cat sees a dog"
 @pytest.fixture
 def command(glassformer: Command) -> Command:
     """The command, with a translator in `run`."""
-    if "inspect" not in [one.name for one in application.app.registered_commands]:
-        application.app.command("inspect")(verb.inspect)
     write_model()
     return glassformer
 

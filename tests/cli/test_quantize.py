@@ -48,7 +48,7 @@ def test_the_best_checkpoint_of_a_run_is_written_smaller_and_loads(
     best, small = checkpoint.read(Path("run/best")), checkpoint.read(Path("run/int8"))
     assert is_quantised(small.weights) and small.settings == best.settings
     again = dequantise_weights(small.weights)
-    largest = max(float((best.weights[n] - again[n]).abs().max()) for n in best.weights)
+    largest = max(float(abs(best.weights[n] - again[n]).max()) for n in best.weights)
     assert 0 < largest < 0.02 and f"largest error of a weight: {largest:.2g}" in out
     model = load("run/int8")
     assert isinstance(model, loaded) and isinstance(load("run"), loaded)

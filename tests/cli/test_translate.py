@@ -16,7 +16,7 @@ from cli.models import LONGEST, TEXTS, type_in, write_model
 from glassformer.data.sentences import sentences
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.decode.options import SearchOptions
-from glassformer.pipeline import Translation, load_translator
+from glassformer.pipeline import Translation, Translator, load_translator
 from pretrained.stand_ins import bundle
 from train.runs import Command
 
@@ -202,8 +202,11 @@ def test_a_stream_ends_in_the_greedy_answer(translate: Said) -> None:
 
 
 def test_int8_is_the_model_quantised(translate: Said) -> None:
-    expected = load_translator("run", int8=True).translate(TEXTS)
-    assert translate("--int8", *TEXTS) == expected != translate(*TEXTS)
+    in_int8 = load_translator("run", int8=True)
+    assert translate("--int8", *TEXTS) == in_int8.translate(TEXTS)
+    found = in_int8.n_best(TEXTS, in_int8.options())
+    scored = [f"{best.score:.4f}\t{best.text}" for best, *_ in found]
+    assert translate("--int8", "--scores", *TEXTS) == scored != translate("--scores", *TEXTS)
 
 
 def test_several_models_are_an_ensemble(translate: Said) -> None:
@@ -230,11 +233,11 @@ def test_several_models_are_an_ensemble(translate: Said) -> None:
         (["--stream", "--prefix", "un"], "--prefix does not go with --stream"),
         (["--stream", "--length-penalty", 2], "--length-penalty does not go with --stream"),
         (["--stream", "--batch-tokens", 64], "--batch-tokens does not go with --stream"),
-        (["--length-penalty", 1000], "length_penalty = 1000.0 cannot be searched with"),
+        (["--length-penalty", 1000], "length_penalty = 1000.0 is not a valid search option"),
         (["--file", "texts"], "Texts are given, and --file texts as well"),
-        (["--n-best", 9], "n_best = 9 cannot be searched with"),
-        (["--sample", "--temperature", 0], "temperature = 0.0 cannot be searched with"),
-        (["--max-length", 3, "--min-length", 5], "max_length = 3 cannot be searched with"),
+        (["--n-best", 9], "n_best = 9 is not a valid search option"),
+        (["--sample", "--temperature", 0], "temperature = 0.0 is not a valid search option"),
+        (["--max-length", 3, "--min-length", 5], "max_length = 3 is not a valid search option"),
         (["--beam", 0], "--beam"),
         (["--beams", 3], "--beams"),
     ],
@@ -356,18 +359,18 @@ def test_a_folder_that_is_no_model_is_named(glassformer: Command, name: str, wha
     assert (code, out) == (4, "") and what in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "threads"),
-    [([TEXTS[0]], 1), (TEXTS, 2), (["--file", "texts"], 2), ([TEXTS[0], "--threads", 2], 2)],
-    ids=str,
-)
-def test_one_text_takes_one_thread_unless_told_otherwise(
-    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[object], threads: int
+@pytest.mark.parametrize(("arguments", "threads"), [([], None), (["--threads", 2], 2)], ids=str)
+def test_threads_are_passed_on(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[object], threads: int | None
 ) -> None:
-    Path("texts").write_text("a dog\n")
-    asked: list[int] = []
-    monkeypatch.setattr("torch.set_num_threads", asked.append)
-    assert command("translate", "--model", "run", *arguments)[0] == 0
+    asked: list[object] = []
+
+    def load(*_: object, **options: object) -> Translator:
+        asked.append(options["threads"])
+        return load_translator("run")
+
+    monkeypatch.setattr("glassformer.pipeline.load_translator", load)
+    assert command("translate", "a dog", "--model", "run", *arguments)[0] == 0
     assert asked == [threads]
 
 

@@ -1,30 +1,16 @@
-"""The application: its verbs, what it says without arguments, and what it says of errors."""
+"""The application: its verbs, what it prints without arguments, and how it reports errors.
+
+A verb is a module of its own, which is imported only when that verb is run.
+"""
 
 import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from glassformer import __version__
-from glassformer.cli import (
-    ablate,
-    align,
-    average,
-    bench,
-    classify,
-    data,
-    demo,
-    describe,
-    evaluate,
-    generate,
-    inspect,
-    lab,
-    models,
-    profile,
-    quantize,
-    train,
-    translate,
-)
 from glassformer.errors import GlassformerError
 
 EXAMPLES = f"""\
@@ -33,6 +19,7 @@ Glassformer {__version__}: the Transformer from scratch, to read, to trust, to u
   glassformer translate "A man is riding a red bicycle."      English to French, a bundled model
   glassformer classify "A dull film that one forgets."        another: is a review positive?
   glassformer models                                          both, and their cards
+  glassformer doctor                                          is all well on this machine?
 
   glassformer demo                              train a translator in three minutes, look inside
   glassformer translate --model runs/demo --beam 8 --n-best 3 < lines.txt
@@ -52,32 +39,75 @@ Glassformer {__version__}: the Transformer from scratch, to read, to trust, to u
   glassformer --help                            every command
 """
 
-app = typer.Typer(
-    help="The Transformer from scratch: to read, to trust, to use on a CPU.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("demo")(demo.demo)
-app.command("train")(train.train)
-app.command("average")(average.average)
-app.command("ablate")(ablate.ablate)
-app.command("translate")(translate.translate)
-app.command("classify")(classify.classify)
-app.command("generate")(generate.generate)
-app.command("models")(models.models)
-app.command("evaluate")(evaluate.evaluate)
-app.command("align")(align.align)
-app.command("inspect")(inspect.inspect)
-app.command("quantize")(quantize.quantize)
-app.command("profile")(profile.profile)
-app.command("describe")(describe.describe)
-app.add_typer(lab.app, name="lab", help="Claims about the Transformer as experiments.")
-app.add_typer(data.app, name="data", help="Named sets of data, and what a recipe makes of one.")
-app.add_typer(bench.app, name="bench", help="Measure speed and memory side by side with peers.")
+# Each is a module of this package, with an `app` of its own or a function of that name.
+VERBS = {
+    "demo": "Train a translator in about three minutes, and look inside.",
+    "train": "Train what a recipe describes, or resume a run.",
+    "average": "Average the last checkpoints of a run.",
+    "ablate": "Train a recipe again with one setting changed at a time.",
+    "translate": "Translate texts, a file or standard input.",
+    "classify": "Label texts, a file or standard input.",
+    "generate": "Continue prompts with a language model.",
+    "models": "List the bundled models, or print the card of one.",
+    "evaluate": "Score a model: BLEU, chrF, perplexity; accuracy, F1.",
+    "align": "Word alignments by attention, and their error rate.",
+    "inspect": "Show attention, search and saliency of one text.",
+    "quantize": "Write a checkpoint in eight bits, and compare it.",
+    "profile": "Measure where the time and memory of decoding go.",
+    "describe": "Print parts, shapes, parameters and FLOPs of a preset.",
+    "lab": "Claims about the Transformer as experiments.",
+    "data": "Named data sets, and what a recipe makes of one.",
+    "bench": "Measure speed and memory side by side with peers.",
+    "doctor": "Check this installation: versions, kernels, models.",
+}
 
 
-@app.callback(invoke_without_command=True)
+def main() -> None:
+    """Run the command line. Exit codes: 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C."""
+    try:
+        application(sys.argv[1:])(prog_name="glassformer")
+    except GlassformerError as error:
+        if "--debug" in sys.argv:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def application(arguments: Sequence[str] = ()) -> typer.Typer:
+    """Return the application with the verb that `arguments` ask for.
+
+    Without a verb, all of them are there by name, to be listed.
+    """
+    app = typer.Typer(
+        help="The Transformer from scratch: to read, to trust, to use on a CPU.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(start)
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    for verb in [asked] if asked in VERBS else VERBS:
+        add(app, verb, verb == asked)
+    return app
+
+
+def add(app: typer.Typer, verb: str, whole: bool) -> None:
+    """Add a verb to the application: `whole`, or its name and what it does."""
+    if not whole:
+        app.command(verb, help=VERBS[verb])(_listed)
+        return
+    module = import_module(f"glassformer.cli.{verb}")
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=verb, help=VERBS[verb])
+    else:
+        run: Callable[..., None] = getattr(module, verb)
+        app.command(verb)(run)
+
+
+def _listed() -> None:
+    """Stand for a verb whose module has not been imported."""
+
+
 def start(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
@@ -87,14 +117,3 @@ def start(
         print(__version__)
     elif context.invoked_subcommand is None:
         print(EXAMPLES, end="")
-
-
-def main() -> None:
-    """Exit codes: 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C."""
-    try:
-        app(prog_name="glassformer")
-    except GlassformerError as error:
-        if "--debug" in sys.argv:
-            raise
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)

@@ -1,0 +1,39 @@
+"""`glassformer doctor`: whether this installation works, and how fast."""
+
+import typer
+
+WIDTH = 78  # of the tables
+
+
+def doctor() -> None:
+    """Check versions, processor, compiled code, bundled models and extras; translate for 2 s.
+
+    Exit code 1 if something is wrong.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from glassformer.doctor import examine
+
+    console = Console(width=WIDTH, highlight=False)
+    wrong: list[str] = []
+    for section in examine():
+        table = Table(
+            box=None,
+            show_header=False,
+            title=Text(section.title, style="bold"),
+            title_justify="left",
+            pad_edge=False,
+        )
+        table.add_column(min_width=13)
+        table.add_column(overflow="fold")
+        for name, found, fine in section.rows:
+            table.add_row(Text(name), Text(found if fine else f"{found}  ← wrong"))
+        console.print(table)
+        console.print()
+        if not section.is_fine:
+            wrong.append(section.title)
+    console.print("all is well" if not wrong else f"something is wrong: {', '.join(wrong)}")
+    if wrong:
+        raise typer.Exit(1)

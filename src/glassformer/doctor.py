@@ -1,0 +1,149 @@
+"""A check of this installation: versions, processor, compiled code, models, and a short self-test.
+
+for section in examine(): print(section.title, section.rows)
+"""
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+
+from glassformer import __version__, pretrained
+from glassformer.checkpoint import read
+from glassformer.compiled import cache_folder, kernel_name
+from glassformer.errors import GlassformerError
+from glassformer.extras import EXTRAS, is_installed
+from glassformer.machine import cpu_name, peak_memory, usable_threads
+from glassformer.pipeline import load_translator
+
+CORE = ("numpy", "numba", "llvmlite", "safetensors", "sentencepiece", "sacrebleu")
+SENTENCE = "A man is riding a red bicycle."
+SENTENCES = 64  # translated at once by the self-test
+SECONDS = 2.0  # of repeated batches, at most
+
+
+@dataclass(frozen=True)
+class Section:
+    """Some checks about one thing: a name, what was found, and whether it is as it should be."""
+
+    title: str
+    rows: list[tuple[str, str, bool]]
+
+    @property
+    def is_fine(self) -> bool:
+        return all(fine for _, _, fine in self.rows)
+
+
+def examine() -> Iterator[Section]:
+    """Yield the sections of the report; the self-test, which takes seconds, comes last."""
+    yield Section("versions", [(name, told, True) for name, told in versions().items()])
+    yield processor()
+    yield compiled_code()
+    yield bundled_models()
+    yield extras()
+    yield self_test()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of this package and of what it is built on."""
+    return {
+        "glassformer": __version__,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in CORE},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def processor() -> Section:
+    """Return the processor and the instructions that the engine uses on it."""
+    cores = f"{usable_threads()} of {os.cpu_count()}"
+    rows = [("name", cpu_name(), True), ("kernel", kernel_name(), True), ("threads", cores, True)]
+    return Section("processor", rows)
+
+
+def compiled_code() -> Section:
+    """Return the state of the folder where compiled code is kept."""
+    folder = cache_folder()
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    size = sum(file.stat().st_size for file in files) / 1e6
+    writable = os.access(folder, os.W_OK)
+    held = f"{len(files)} files, {size:.1f} MB" if files else "empty: the next run compiles"
+    rows = [
+        ("folder", _short(folder), True),
+        ("holds", held, True),
+        ("writable", "yes" if writable else "no: every run compiles", writable),
+    ]
+    return Section("compiled code", rows)
+
+
+def _short(path: Path) -> str:
+    """Write the home folder as ~, so that a report can be published."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
+
+
+def bundled_models() -> Section:
+    """Return each bundled model, and whether its files are those that were written."""
+    rows = [_model(name) for name in pretrained.names()]
+    return Section("bundled models", rows or [("none", "install the package whole", False)])
+
+
+def _model(name: str) -> tuple[str, str, bool]:
+    try:
+        kind = read(pretrained.folder(name)).settings.model.kind
+    except GlassformerError as error:
+        return name, error.what, False
+    return name, f"{kind}, {pretrained.size(name) / 1e6:.1f} MB, checksums hold", True
+
+
+def extras() -> Section:
+    """Return the extras of this package, and which of them are installed."""
+    rows = []
+    for extra, (package, needed_for) in EXTRAS.items():
+        there = f"{package} {_version(package)}" if is_installed(package) else "not installed"
+        rows.append((extra, f"{there}: {needed_for}", True))
+    return Section("extras", rows)
+
+
+def self_test(model: str = pretrained.TRANSLATOR) -> Section:
+    """Translate with a bundled model for about two seconds, and measure."""
+    try:
+        return Section("self-test", _measured(model))
+    except GlassformerError as error:
+        return Section("self-test", [("failed", error.what, False)])
+
+
+def _measured(model: str) -> list[tuple[str, str, bool]]:
+    begin = perf_counter()
+    translator = load_translator(model)
+    loaded = perf_counter()
+    answer = translator.translate(SENTENCE)
+    first = perf_counter()
+    again = translator.translate(SENTENCE)
+    second = perf_counter()
+    tokens, rounds = 0, 0
+    options = translator.options(beam_size=1)
+    while perf_counter() - second < SECONDS or not rounds:
+        found = translator.n_best([SENTENCE] * SENTENCES, options)
+        tokens += sum(len(best.ids) + 1 for best, *_ in found)
+        rounds += 1
+    rate = tokens / (perf_counter() - second)
+    memory = peak_memory()
+    return [
+        ("text", SENTENCE, True),
+        ("translation", answer, bool(answer) and answer == again),
+        ("load", f"{loaded - begin:.2f} s", True),
+        ("first answer", f"{first - loaded:.2f} s, with compiling if that was due", True),
+        ("next answer", f"{1000 * (second - first):.1f} ms, beam 5", True),
+        ("speed", f"{rate:,.0f} tokens/s, greedy, {SENTENCES} sentences at once", True),
+        ("peak memory", "unknown" if memory is None else f"{memory / 2**20:,.0f} MiB", True),
+    ]
