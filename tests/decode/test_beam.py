@@ -32,7 +32,9 @@ def run(trees, limits, width, n=1, alpha=0.6):
             return answers(state, EOS), sizes
         decoding.keep(np.searchsorted(before, live))
         position = int(state.length[live[0]]) - 1
-        tokens, parents = (x[live, position].astype(np.int64) for x in (state.tokens, state.parents))
+        tokens, parents = (
+            x[live, position].astype(np.int64) for x in (state.tokens, state.parents)
+        )
         scores = decoding.step(tokens, parents)
         assert histories(state).tolist() == [list(map(list, h)) for h in decoding.histories]
 

@@ -5,7 +5,7 @@ import pytest
 
 from decode.oracles import after, assert_same, beam, each_decoder, remembering, sources, toy
 from glassformer.data.tokenizer import BOS, EOS
-from glassformer.decode.ensemble import Ensemble, as_one
+from glassformer.decode.ensemble import Ensemble, _mean, as_one
 from glassformer.decode.search import SearchOptions, force_decode, search, total
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import InputError
@@ -53,8 +53,6 @@ def test_probabilities_that_underflow_do_not_vanish():
 
         def rows(self):
             return self.row.copy()
-
-    from glassformer.decode.ensemble import _mean
 
     mean = _mean([Far([0.0, -800.0]), Far([0.0, -900.0])]).rows()
     assert mean[0, 0] == pytest.approx([0.0, -800 - np.log(2)])

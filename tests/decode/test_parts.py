@@ -146,9 +146,7 @@ def test_a_forked_process_has_threads_of_its_own():
     assert _in_parts(numbers, np.ones(7, np.int64), 3) == list(range(7))
     context = get_context("fork")
     queue = context.SimpleQueue()
-    child = context.Process(
-        target=lambda: queue.put(_in_parts(numbers, np.ones(7, np.int64), 3))
-    )
+    child = context.Process(target=lambda: queue.put(_in_parts(numbers, np.ones(7, np.int64), 3)))
     child.start()
     child.join(60)
     assert child.exitcode == 0 and queue.get() == list(range(7))

@@ -12,6 +12,7 @@ from glassformer.decode.torch_decoder import TorchScores
 
 def textbook(rows, k, banned):
     """Sort by value, then by id; drop what is forbidden; pad."""
+
     def best(row):
         order = sorted(range(len(row)), key=lambda i: (-row[i], i))
         kept = [i for i in order if i not in banned and row[i] > -np.inf][:k]

@@ -19,6 +19,7 @@ from decode.oracles import (
     toy,
 )
 from glassformer.data.tokenizer import BOS, EOS, PAD
+from glassformer.decode.rows import Rows
 from glassformer.decode.search import (
     SearchOptions,
     force_decode,
@@ -147,8 +148,6 @@ class Table:
         return self
 
     def prefill(self, ids):
-        from glassformer.decode.rows import Rows
-
         return Rows(self.rows[ids])
 
     def step(self, tokens, parents=None):

@@ -1,7 +1,7 @@
-"""The same weights say the same in CTranslate2 and in Hugging Face's `generate` as in our search.
+"""The same weights give the same text in CTranslate2, in Hugging Face's `generate` and in ours.
 
-CTranslate2 gives the probability of what it forbids to the rest, so with a least length its beams
-may rank differently from ours; greedy search does not, nor does anything without such a rule.
+CTranslate2 renormalises after forbidding tokens, so with a least length its beams may rank
+differently from ours. Greedy search is the same, and so is any search without such a rule.
 """
 
 from pathlib import Path
@@ -16,6 +16,7 @@ from glassformer.bench.lively import lively
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS, PAD
 from glassformer.decode.search import Hypothesis, SearchOptions, search
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.interop.ctranslate2 import to_ctranslate2
 from glassformer.interop.marian import to_marian
 from glassformer.model.build import build
@@ -39,8 +40,8 @@ each_beam = pytest.mark.parametrize("beam", [1, 2, 4, 7])
 SEEDS = range(3)
 
 
-def speaker(**choices: Any) -> Transformer:
-    """A toy whose layers have more to say than freshly initialised ones."""
+def translator(**choices: Any) -> Transformer:
+    """A toy whose layers change more than freshly initialised ones."""
     sizes = {"vocab_size": len(NAMES), "d_model": 16, "d_ff": 24, "max_positions": LONGEST}
     model = build(toy_settings(**sizes, **choices)).eval()
     assert isinstance(model, Transformer)
@@ -58,13 +59,13 @@ def ours(model: Transformer, sources: Ids, beam: int, shortest: int = 0) -> list
     options = SearchOptions(
         beam_size=beam, length_penalty=0.0, min_length=shortest, max_length=LONGEST
     )
-    return [found[0] for found in search(model, pad(sources), BOS, EOS, options)]
+    return [found[0] for found in search(TorchDecoder(model), sources, BOS, EOS, options)]
 
 
 def ctranslate2_s(
     model: Transformer, folder: Path, sources: Ids, beam: int, shortest: int = 0
 ) -> tuple[Ids, list[float]]:
-    """What it says, and the log-probabilities of that."""
+    """Its texts and their log-probabilities."""
     written = str(to_ctranslate2(model, folder, NAMES))
     results = ctranslate2.Translator(written, intra_threads=1).translate_batch(
         [[NAMES[i] for i in source] for source in sources],
@@ -74,8 +75,8 @@ def ctranslate2_s(
         max_decoding_length=LONGEST,
         return_scores=True,
     )
-    said = [[int(name) for name in result.hypotheses[0]] for result in results]
-    return said, [result.scores[0] for result in results]
+    texts = [[int(name) for name in result.hypotheses[0]] for result in results]
+    return texts, [result.scores[0] for result in results]
 
 
 def marian_s(model: Transformer, sources: Ids, beam: int, shortest: int) -> Ids:
@@ -89,50 +90,50 @@ def marian_s(model: Transformer, sources: Ids, beam: int, shortest: int) -> Ids:
         max_new_tokens=LONGEST,
         **penalty,
     )
-    said = [row[1:] for row in rows.tolist()]
-    return [row[: row.index(EOS)] if EOS in row else row for row in said]
+    texts = [row[1:] for row in rows.tolist()]
+    return [row[: row.index(EOS)] if EOS in row else row for row in texts]
 
 
 @each_variant
 @each_beam
-def test_ctranslate2_says_the_same_with_the_same_score(
+def test_ctranslate2_gives_the_same_text_and_score(
     choices: dict[str, Any], beam: int, tmp_path: Path
 ) -> None:
     for seed in SEEDS:
         torch.manual_seed(seed)
-        model, sources = speaker(**choices), questions()
+        model, sources = translator(**choices), questions()
         answers = ours(model, sources, beam)
-        said, log_probabilities = ctranslate2_s(model, tmp_path, sources, beam)
-        assert [answer.ids for answer in answers] == said
+        texts, log_probabilities = ctranslate2_s(model, tmp_path, sources, beam)
+        assert [answer.ids for answer in answers] == texts
         expected = pytest.approx(log_probabilities, abs=1e-4)
         assert [answer.log_probability for answer in answers] == expected
 
 
-def test_ctranslate2_says_as_much_at_least(tmp_path: Path) -> None:
-    model, sources = speaker(**PAPER), questions()
-    said, _ = ctranslate2_s(model, tmp_path, sources, 1, shortest=LONGEST)
-    assert [answer.ids for answer in ours(model, sources, 1, LONGEST)] == said
-    assert {len(ids) for ids in said} == {LONGEST}
+def test_ctranslate2_gives_the_same_least_length(tmp_path: Path) -> None:
+    model, sources = translator(**PAPER), questions()
+    texts, _ = ctranslate2_s(model, tmp_path, sources, 1, shortest=LONGEST)
+    assert [answer.ids for answer in ours(model, sources, 1, LONGEST)] == texts
+    assert {len(ids) for ids in texts} == {LONGEST}
 
 
 @each_beam
 @pytest.mark.parametrize("shortest", [0, 5, LONGEST])
-def test_marian_says_the_same(beam: int, shortest: int) -> None:
-    model, sources = speaker(**PAPER), questions()
+def test_marian_gives_the_same_text(beam: int, shortest: int) -> None:
+    model, sources = translator(**PAPER), questions()
     answers = ours(model, sources, beam, shortest)
     assert [answer.ids for answer in answers] == marian_s(model, sources, beam, shortest)
 
 
 @each_variant
-def test_what_is_said_depends_on_all_that_it_should(choices: dict[str, Any]) -> None:
+def test_answers_vary_with_weights_source_and_beam(choices: dict[str, Any]) -> None:
     """Equal text proves something only if the text varies."""
     greedy: Ids = []
     beam: Ids = []
     for seed in SEEDS:
         torch.manual_seed(seed)
-        model, sources = speaker(**choices), questions()
-        for said, width in ((greedy, 1), (beam, 4)):
-            said += [answer.ids for answer in ours(model, sources, width)]
+        model, sources = translator(**choices), questions()
+        for found, width in ((greedy, 1), (beam, 4)):
+            found += [answer.ids for answer in ours(model, sources, width)]
     texts = len(greedy)
     assert len(set(map(tuple, greedy))) > texts / 3
     assert sum(len(set(ids)) > 1 for ids in greedy) > texts / 3

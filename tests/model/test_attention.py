@@ -1,8 +1,7 @@
-"""Equation 1 in all kernels, many heads of it, and the recording of its weights."""
+"""Equation 1 in both kernels, multi-head attention, and the recording of its weights."""
 
 from contextlib import suppress
 from math import log, sqrt
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -11,12 +10,8 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glassformer.errors import InputError
-from glassformer.model import attention
 from glassformer.model.attention import (
-    FEW_QUERIES,
-    MANY_HEADS,
     MultiHeadAttention,
-    few_queries_attention,
     fused_attention,
     record_attention,
     scaled_dot_product_attention,
@@ -28,16 +23,10 @@ B, H, T, S, K = 2, 4, 3, 5, 6
 D = H * K
 
 
-def products(*args, **kwargs):
-    """`few_queries_attention` as it is for many heads."""
-    with patch.object(attention, "MANY_HEADS", 1):
-        return few_queries_attention(*args, **kwargs)
-
-
 all_kernels = pytest.mark.parametrize(
     "kernel",
-    [scaled_dot_product_attention, fused_attention, products],
-    ids=["readable", "fused", "few queries"],
+    [scaled_dot_product_attention, fused_attention],
+    ids=["readable", "fused"],
 )
 grouped = pytest.mark.parametrize("n_kv_heads", [H, 2, 1], ids=["MHA", "GQA", "MQA"])
 
@@ -115,15 +104,6 @@ def test_the_two_kernels_agree(n_kv_heads, biased, make_mask):
     fused = output_and_gradients(fused_attention, q, k, v, mask, bias)
     for one, other in zip(readable, fused, strict=True):
         close(one, other)
-
-
-@grouped
-@pytest.mark.parametrize("sentences", [1, MANY_HEADS // H])
-@pytest.mark.parametrize("queries", [1, 2, FEW_QUERIES, FEW_QUERIES + 1])
-def test_few_queries_or_many_the_answer_is_the_same(n_kv_heads, sentences, queries):
-    k, v = (normal(sentences, n_kv_heads, S, K) for _ in range(2))
-    q, mask = normal(sentences, H, queries, K), random_mask(sentences, 1, queries, S)
-    close(few_queries_attention(q, k, v, mask)[0], fused_attention(q, k, v, mask)[0])
 
 
 @all_kernels

@@ -1,6 +1,5 @@
-"""The cache: nothing but concatenation and indexing, without doing either twice."""
+"""The cache: the same as concatenating and indexing keys and values."""
 
-import gc
 from collections import Counter
 
 import pytest
@@ -10,9 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.model import cache as cache_room
 from glassformer.model.build import build
-from glassformer.model.cache import KeyValueCache, Room
+from glassformer.model.cache import KeyValueCache
 from glassformer.model.masks import padding_mask
 
 G, K, CAPACITY = 2, 3, 12
@@ -27,11 +25,7 @@ def rand(batch: int, length: int) -> Tensor:
 
 
 def empty(batch: int, capacity: int = CAPACITY) -> KeyValueCache:
-    return KeyValueCache.empty(batch, G, capacity, K, room(batch * capacity))
-
-
-def room(positions: int) -> Room:
-    return Room(rand(1, 1), 2 * positions * G * K)
+    return KeyValueCache.empty(batch, G, capacity, K, rand(1, 1))
 
 
 def translator(**changes: object):
@@ -50,82 +44,25 @@ STEPS = st.lists(
 def test_any_order_of_appending_and_reordering_is_concatenation_and_indexing(steps):
     cache, k, v = empty(3, capacity=32), rand(3, 0), rand(3, 0)
     for step in steps:
-        if isinstance(step, int):  # so many positions more
+        if isinstance(step, int):  # append so many positions
             new_k, new_v = rand(k.size(0), step), rand(k.size(0), step)
             k, v = torch.cat((k, new_k), dim=2), torch.cat((v, new_v), dim=2)
             given_k, given_v = cache.append(new_k, new_v)
-        else:  # rows that repeat and rows that are dropped
+        else:  # repeat and drop rows
             rows = torch.tensor(step) % k.size(0)
             k, v = k[rows], v[rows]
             cache.reorder(rows)
-            given_k, given_v = cache.keys_values()
+            given_k, given_v = cache.read(torch.float64)
         assert torch.equal(given_k, k) and torch.equal(given_v, v)
         assert cache.length == k.size(2)
-        assert cache.k.size(2) == cache.v.size(2) == 32  # the room stays
-
-
-def test_each_row_keeps_the_positions_of_its_own_choice_and_goes_on_from_them():
-    cache, k, v = empty(3), rand(3, 6), rand(3, 6)
-    cache.append(k, v)
-    slots = torch.tensor([[0, 2, 5], [1, 2, 4], [3, 3, 0]])
-    cache.choose(slots)
-    rows = torch.arange(3)[:, None]
-    expected = [x.transpose(1, 2)[rows, slots].transpose(1, 2) for x in (k, v)]
-    assert all(map(torch.equal, cache.keys_values(), expected)) and cache.length == 3
-    more = rand(3, 2)
-    given_k, _ = cache.append(more, more)
-    assert torch.equal(given_k, torch.cat((expected[0], more), 2))
-    assert cache.k.size(2) == CAPACITY, "the room stays"
-
-
-def test_more_room_keeps_what_is_there():
-    cache, first, second = empty(2, capacity=2), rand(2, 2), rand(2, 3)
-    cache.append(first, -first)
-    cache.move(5, room(10))
-    k, v = cache.append(second, -second)
-    assert torch.equal(k, torch.cat((first, second), 2)) and torch.equal(v, -k)
-
-
-def test_rows_that_stay_stay_where_they_are():
-    """Nothing is asked of the system for it, and nothing of the room is copied but what is kept."""
-    cache = empty(4)
-    cache.append(rand(4, 3), rand(4, 3))
-    places = cache.k.data_ptr(), cache.v.data_ptr()
-    cache.reorder(torch.tensor([1, 3]))
-    assert (cache.k.data_ptr(), cache.v.data_ptr()) == places
-    assert cache.k.shape == (2, G, CAPACITY, K) and cache.k.is_contiguous()
-
-
-@torch.no_grad()
-def test_all_layers_have_one_piece_of_memory_also_after_growing():
-    decoder = translator().decoder
-    cache = decoder.start_cache(4, torch.randn(3, 5, 8, dtype=torch.float64))
-
-    def pieces() -> dict[int, int]:
-        stores = [tensor.untyped_storage() for tensor in cache.tensors]
-        return {store.data_ptr(): store.nbytes() for store in stores}
-
-    n_layers, heads, d_k, source = 2, 4, 2, 5
-    width = n_layers * 2 * heads * d_k * 8
-    assert list(pieces().values()) == [3 * (4 + source) * width]
-    decoder(torch.ones(3, 2, dtype=torch.long), cache=cache)
-    cache.reorder(torch.tensor([2, 0]))
-    before = [x.clone() for x in cache.tensors]
-    cache.reserve(4)
-    assert cache.capacity == 4
-    cache.reserve(9)
-    assert cache.capacity == 9
-    assert list(pieces().values()) == [2 * (9 + source) * width], "as much as is needed"
-    for x, old in zip(cache.tensors, before, strict=True):
-        filled = 2 if old.size(2) == 4 else source
-        assert torch.equal(x[:, :, :filled], old[:, :, :filled])
+        assert cache.k.size(2) == cache.v.size(2) == 32  # the capacity stays
 
 
 def test_reordering_to_no_rows_leaves_none():
     cache = empty(3)
     cache.append(rand(3, 2), rand(3, 2))
     cache.reorder(torch.empty(0, dtype=torch.long))
-    assert [x.shape for x in cache.keys_values()] == [(0, G, 2, K)] * 2
+    assert [x.shape for x in cache.read(torch.float64)] == [(0, G, 2, K)] * 2
 
 
 def test_appending_writes_in_place():
@@ -138,20 +75,20 @@ def test_appending_writes_in_place():
 
 def test_a_full_cache_gives_what_it_was_made_of():
     k, v = rand(2, 5), rand(2, 5)
-    cache = KeyValueCache.full(k, v, room(10))
+    cache = KeyValueCache.full(k, v)
     assert cache.length == 5
-    assert all(map(torch.equal, cache.keys_values(), (k, v)))
+    assert all(map(torch.equal, cache.read(torch.float64), (k, v)))
 
 
 @pytest.mark.parametrize("filled", [0, CAPACITY - 1, CAPACITY])
-def test_more_than_there_is_room_for_is_refused_with_both_numbers(filled):
+def test_more_than_the_capacity_is_refused_with_both_numbers(filled):
     cache = empty(2)
     cache.append(rand(2, filled), rand(2, filled))
     asked = CAPACITY + 2
     with pytest.raises(InputError) as caught:
         cache.append(rand(2, asked - filled), rand(2, asked - filled))
-    assert f"room for {CAPACITY} positions; {asked} were" in caught.value.what
-    assert "makes no room" in caught.value.why
+    assert f"capacity of {CAPACITY} positions; {asked} are needed" in caught.value.what
+    assert "allocated once" in caught.value.why
     assert "capacity=" in caught.value.remedy
 
 
@@ -161,7 +98,7 @@ def test_a_refused_step_leaves_the_cache_as_it_was():
     with pytest.raises(InputError):
         cache.append(rand(2, 2), rand(2, 2))
     assert cache.length == CAPACITY - 1
-    assert all(map(torch.equal, cache.keys_values(), (k, v)))
+    assert all(map(torch.equal, cache.read(torch.float64), (k, v)))
 
 
 @torch.no_grad()
@@ -212,50 +149,3 @@ def test_a_language_model_keeps_self_attention_alone():
     decoder(torch.ones(3, 2, dtype=torch.long), cache=cache)
     cache.reorder(torch.tensor([1]))
     assert cache.layers[1].self_attention.k.shape == (1, 4, CAPACITY, 2) and cache.length == 2
-
-
-@pytest.fixture
-def spare(monkeypatch) -> list[Tensor]:
-    """The pieces that are kept, none at first."""
-    gc.collect()
-    monkeypatch.setattr(cache_room, "SPARE", pieces := [])
-    return pieces
-
-
-def test_a_room_is_where_the_one_before_was_once_nobody_looks_there(spare):
-    first = Room(torch.empty(0), 100).take(10, 10)
-    place, row = first.data_ptr(), first[3]
-    del first
-    assert not spare  # a row is still looked at
-    row.fill_(7)
-    other = Room(torch.empty(0), 100).take(100).fill_(1)
-    assert other.data_ptr() != place and bool((row == 7).all())
-    del row
-    smaller = Room(torch.empty(0, dtype=torch.float64), 40).take(40)
-    assert smaller.data_ptr() == place and smaller.dtype == torch.float64 and not spare
-    del smaller, other
-    assert len(spare) == 2
-
-
-def test_a_room_too_small_makes_way_for_a_larger_one(spare):
-    Room(torch.empty(0), 10).take(10)
-    (small,) = spare
-    larger = Room(torch.empty(0), 1000).take(1000)
-    assert not spare and small.nbytes == 40
-    del larger
-    assert [piece.nbytes for piece in spare] == [4000]
-
-
-def test_no_more_is_kept_than_a_little(spare, monkeypatch):
-    monkeypatch.setattr(cache_room, "MOST", 100)
-    rooms = [Room(torch.empty(0), numbers).take(numbers) for numbers in (10, 12, 30)]
-    rooms.clear()
-    assert sum(piece.nbytes for piece in spare) == 88
-
-
-def test_gradients_and_inference_have_the_same_rooms_and_nothing_of_each_other(spare):
-    with torch.inference_mode():
-        Room(torch.empty(0), 8).take(8).fill_(1)
-    x = torch.ones(8, requires_grad=True)
-    (2 * Room(x, 8).take(8).copy_(x)).sum().backward()
-    assert x.grad is not None and x.grad.tolist() == [2.0] * 8

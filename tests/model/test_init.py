@@ -138,14 +138,3 @@ def test_a_module_without_a_rule_is_refused_by_name(stranger):
         init.xavier(nn.Sequential(nn.ReLU(), stranger))
     assert "noise" in caught.value.why
     assert "xavier() in model/init.py" in caught.value.remedy
-
-
-def test_inside_unset_nothing_is_drawn_and_what_is_loaded_is_all_there_is():
-    before = torch.get_rng_state()
-    with init.Unset():
-        empty = build("tiny", vocab_size=50, init="depth-scaled")
-    assert torch.equal(torch.get_rng_state(), before)
-    full = build("tiny", vocab_size=50)
-    empty.load_state_dict(full.state_dict())
-    ids = torch.randint(1, 50, (2, 5))
-    assert torch.equal(empty.eval()(ids, ids), full.eval()(ids, ids))

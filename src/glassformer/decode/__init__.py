@@ -1,1 +1,1 @@
-"""Search over token ids: greedy, beam, sampling. Models are reached through the `Decoder` protocol."""
+"""Search: greedy, beam and sampling, over the `Decoder` protocol. Ids in, ids out."""

@@ -27,7 +27,14 @@ class Step:
     @classmethod
     def of(cls, sentences: Ids, candidates: Candidates) -> "Step":
         """Copy the candidates of these sentences."""
-        return cls(sentences, *(array[sentences] for array in candidates))
+        return cls(
+            sentences,
+            candidates.parents[sentences],
+            candidates.tokens[sentences],
+            candidates.log_probs[sentences],
+            candidates.ended[sentences],
+            candidates.survivors[sentences],
+        )
 
 
 class Observer(Protocol):

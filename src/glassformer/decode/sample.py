@@ -50,7 +50,8 @@ class Sampler:
             least = np.partition(logits, -self.options.top_k, -1)[..., -self.options.top_k]
             logits[logits < least[..., None]] = -np.inf
         probabilities = np.exp(logits - logits.max(-1, keepdims=True))
-        return nucleus(probabilities, self.options.top_p) if self.options.top_p < 1 else probabilities
+        top_p = self.options.top_p
+        return nucleus(probabilities, top_p) if top_p < 1 else probabilities
 
 
 def nucleus(probabilities: Probabilities, p: float) -> Probabilities:

@@ -94,7 +94,7 @@ class TorchDecoding:
         return self._forward(tokens, self.ancestors[:, None], positions)
 
     def _extend_ancestors(self, batch: int, parents: Ids | None) -> None:
-        """Take over the parents' ancestors, and add W slots: each hypothesis is its own ancestor."""
+        """Take over the parents' ancestors and add W slots; each hypothesis attends to its own."""
         if self.ancestors is None:
             shape = batch, self.width, self.cache.length
             past = torch.ones(shape, dtype=torch.bool, device=self.device)

@@ -30,9 +30,7 @@ class KeyValueCache:
         return cls(k, v, 0)
 
     @classmethod
-    def full(
-        cls, k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"]
-    ) -> "KeyValueCache":
+    def full(cls, k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"]) -> "KeyValueCache":
         """Keep these keys and values, contiguous since every step reads them."""
         return cls(k.contiguous(), v.contiguous(), k.size(2))
 

@@ -65,7 +65,7 @@ class DecoderLayer(nn.Module):
 
 
 class TransformerDecoder(Stack):
-    """Map token ids to one vector per token, which depends on the tokens up to it and the source."""
+    """Map token ids to one vector per token, computed from the tokens up to it and the source."""
 
     def forward(
         self,
