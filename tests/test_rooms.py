@@ -15,27 +15,47 @@ GROUND = {"errors", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "config": {"errors"},
-    "machine": set(),
+    "extras": {"errors"},
+    "compiled": {"errors"},
+    "machine": {"compiled"},
     "measure": set(),
     "output": {"errors"},
     "picture": {"errors", "output"},
+    "quantize": set(),
     "data": GROUND,
     "model": {"errors"},
     "model/build.py": GROUND,
-    "checkpoint": GROUND | {"data", "model"},
+    "checkpoint": GROUND | {"data"},
     "train": GROUND | {"data", "model", "checkpoint"},
-    "decode": GROUND | {"model", "machine"},
-    "quantize": GROUND | {"model", "checkpoint"},
+    "decode": {"errors", "compiled"},
+    "decode/torch_decoder.py": {"errors", "model"},
+    "engine": GROUND | {"compiled", "decode", "quantize"},
     "pretrained": GROUND,
     "pipeline": GROUND
-    | {"data", "model", "checkpoint", "decode", "quantize", "pretrained", "machine"},
+    | {"extras", "data", "model", "checkpoint", "decode", "engine", "quantize", "pretrained"},
     "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine", "picture"},
+    "doctor": GROUND | {"extras", "compiled", "machine", "checkpoint", "pretrained", "pipeline"},
     "inspect": GROUND | {"model", "decode", "pipeline", "output", "picture"},
     "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure", "picture"},
     "serve": GROUND | {"pipeline", "inspect"},
 }
 BEHIND_ALL = {"bench", "interop", "cli"}  # may use everything; `cli` alone may use them
-FROM_SCRATCH = {"model", "train", "decode", "quantize", "pipeline"}
+FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
+# What a core installation imports: at import time nothing here may need torch or jaxtyping,
+TORCH_FREE = {
+    *("errors", "config", "extras", "compiled", "machine", "output", "picture", "quantize"),
+    *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
+    "cli",
+}
+# but for these, which are imported when they are asked for.
+NEED_TORCH = {
+    "checkpoint/weights.py",
+    "cli/align_report.py",
+    "data/batch.py",
+    "data/prepare.py",
+    "decode/torch_decoder.py",
+    "pipeline/torch_models.py",
+}
 
 
 def files() -> list[Path]:
@@ -79,6 +99,32 @@ def test_a_file_imports_only_from_rooms_before_its_own(path: Path) -> None:
 @pytest.mark.parametrize("path", [p for p in files() if room_of(p) in GROUND], ids=str)
 def test_settings_and_errors_do_without_torch(path: Path) -> None:
     assert not {name.split(".")[0] for name in imports(path)} & {"torch", "numpy"}
+
+
+def imported_at_once(path: Path) -> set[str]:
+    """The modules that a file imports when it is imported itself; not those for type checkers."""
+    tree = ast.parse((PACKAGE / path).read_text())
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in files() if room_of(p) in TORCH_FREE and p.as_posix() not in NEED_TORCH],
+    ids=str,
+)
+def test_inference_imports_neither_torch_nor_what_needs_it(path: Path) -> None:
+    names = imported_at_once(path)
+    assert not {name.split(".")[0] for name in names} & {"torch", "jaxtyping"}
+    torch_side = {f"glassformer.{p.removesuffix('.py').replace('/', '.')}" for p in NEED_TORCH}
+    assert not names & torch_side
+    rooms = {name.split(".")[1] for name in names if name.startswith("glassformer.")}
+    assert not rooms & {"model", "train", "inspect", "lab"}
 
 
 @pytest.mark.parametrize("path", [p for p in files() if room_of(p) == "model"], ids=str)
