@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.compiled import compiled, inner
+from glassformer.compiled import compiled, inlined
 from glassformer.decode.decoder import Ids, Values
 from glassformer.decode.options import Hypothesis
 
@@ -147,7 +147,7 @@ def advance(
     beam.n_live[0] = n_live
 
 
-@inner
+@inlined
 def _merge(beam: Beam, b: int, values: Values, ids: Ids, candidates: Candidates) -> None:
     """Sort the continuations of all hypotheses, (H, k), into the candidates of sentence b.
 
@@ -174,7 +174,7 @@ def _merge(beam: Beam, b: int, values: Values, ids: Ids, candidates: Candidates)
                 candidates.parents[b, place] = w
 
 
-@inner
+@inlined
 def _finish(beam: Beam, b: int, log_prob: float, token: int, parent: int, alpha: float) -> None:
     """Insert a hypothesis that ended into the N best; behind those of equal score."""
     length, n = beam.length[b] + 1, beam.finished_score.shape[1]
@@ -198,7 +198,7 @@ def _finish(beam: Beam, b: int, log_prob: float, token: int, parent: int, alpha:
         beam.finished_token[b, place] = token
 
 
-@inner
+@inlined
 def _is_decided(beam: Beam, b: int, alpha: float) -> bool:
     """Whether no live hypothesis can still enter the N best: the exact stopping rule.
 
@@ -215,7 +215,7 @@ def _is_decided(beam: Beam, b: int, alpha: float) -> bool:
     return beam.finished_score[b, n - 1] >= best / _penalty(length, alpha)
 
 
-@inner
+@inlined
 def _penalty(length: int, alpha: float) -> float:
     """Compute `options.penalty`."""
     return ((5 + length) / 6) ** alpha

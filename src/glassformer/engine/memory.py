@@ -1,0 +1,62 @@
+"""What compiled code is told of a model and of the memory it works in: two structs, as in C.
+
+Numba hands a struct on as one pointer. Addresses are those of arrays that `model.py` and
+`decoding.py` keep; a stride is the distance from row to row in floats.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def _struct(*fields: str, **others: type) -> np.dtype[Any]:
+    return np.dtype([(name, np.int64) for name in fields] + list(others.items()))
+
+
+MODEL = _struct(
+    # Sizes and variants: see config.ModelSettings.
+    "d_model", "n_heads", "n_kv_heads", "d_k", "d_ff", "encoder_layers", "decoder_layers",
+    "pre_norm", "rms", "activation", "cross",
+    "kv_row",  # stride of keys and values
+    # Numbers of matrices: the tables of tokens, the output, the first of each stack.
+    "source_table", "target_table", "output", "encoder", "decoder",
+    "encoder_norm", "decoder_norm",  # the first norm of each stack
+    # Weights: see layout.PackedWeights.
+    "packed", "scale", "offset", "bias", "matrices", "norms",
+    embedding_scale=np.float32,
+    padding=np.float32,
+)  # fmt: skip
+
+MEMORY = _struct(
+    "thread", "n_threads",  # which of how many threads that work on the same rows this one is
+    "counter",  # int64, shared: arrivals of threads at the end of a product
+    # Rows on their way through a layer.
+    "x", "y", "row",  # the residual stream; normalised, or the output of attention; their stride
+    "hidden", "hidden_row",  # inside the feed-forward network
+    "quantised", "quantised_row", "x_scale",  # rows in eight bits (stride in bytes), their scales
+    "scores", "scores_row",  # of attention, heads × keys
+    "keys_values",  # of the encoder's self-attention
+    "wide", "wide_row", "narrow", "narrow_row",  # shared: outputs of products
+    # Positions, tables of n_positions; 0 where the scheme has none.
+    "n_positions", "position_rows", "cos", "sin", "position_bias",
+    # Logits of rows; of each block of 64 the largest and Σ e^(logit - largest); log Σ e^logit.
+    "logits", "n_blocks", "block_max", "block_sum", "log_sum", "block",
+)  # fmt: skip
+
+BATCH = _struct(
+    # Keys and values of the target, (layers, rows, 2 G K), and which rows a hypothesis sees.
+    "own", "own_rows", "n_positions", "ancestors", "spare",
+    # Keys and values of the source; sentence b has the rows starts[b] to starts[b + 1].
+    "cross", "cross_rows", "starts", "every",
+    # One row for each token of a step: the token, and where it stands (see forward.decode).
+    "tokens", "places",
+)  # fmt: skip
+
+
+def struct(kind: np.dtype[Any], **values: Any) -> NDArray[Any]:
+    """Return a struct as an array of one; `[0]` is what compiled code takes."""
+    made = np.zeros(1, kind)
+    for name, value in values.items():
+        made[name] = value
+    return made

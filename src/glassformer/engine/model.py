@@ -1,0 +1,311 @@
+"""A model of the compiled engine: checked, packed, and ready to be called."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.config import ModelSettings
+from glassformer.engine.decoding import CompiledDecoding
+from glassformer.engine.forward import encode, score_rows
+from glassformer.engine.kernels import FLOAT
+from glassformer.engine.layout import (
+    FIRST_LAYER,
+    PositionTables,
+    Tensors,
+    has_decoder,
+    has_encoder,
+    pack,
+    positions_of,
+    rounded_up,
+    sizes_of,
+)
+from glassformer.engine.memory import MEMORY, MODEL, struct
+from glassformer.engine.ngrams import NgramVotes
+from glassformer.engine.threads import together, usable_cores
+from glassformer.engine.vector import BLOCK
+from glassformer.errors import InputError
+
+# Source tokens that go through the encoder at once: enough that weights are read seldom, few
+# enough that the rows of a layer stay in the second-level cache.
+GROUP = 128
+# Weights of a step from which threads share one sentence. Below, waiting for each other at every
+# product costs more than a second core gains (`glassformer bench decode`).
+SHARED_FROM = 8_000_000
+TILE_ROWS = 4  # rows from which a product is limited by arithmetic, not by reading weights
+FIRST_TABLE = 64  # positions of a table at first
+LONGEST = 32_768  # tokens of a text: the memory of attention scores grows with it
+
+
+class Workspace:
+    """Memory for the rows of one call, one set of buffers for each thread of a team."""
+
+    def __init__(self, model: "CompiledModel", n_rows: int, n_logits: int, longest: int, team_size: int) -> None:
+        s = model.settings
+        self.n_rows, self.n_logits, self.longest, self.team_size = n_rows, n_logits, longest, team_size
+        matrices, kv_row = model.packed.matrices, model.kv_row
+        d, widest = rounded_up(s.d_model, 4), int(matrices[FIRST_LAYER:, 2].max())
+        hidden, narrow = rounded_up(s.d_ff, 4), rounded_up(s.d_model, BLOCK)
+        quantised, scores = rounded_up(int(matrices[:, 3].max()), 64), rounded_up(longest, 16)
+        outputs = int(matrices[model.struct["output"][0], 2])
+        self._kept: list[NDArray[np.generic]] = []  # what the addresses are of
+
+        def take(*shape: int, dtype: type = np.float32) -> int:
+            self._kept.append(np.zeros(shape, dtype))
+            return self._kept[-1].ctypes.data
+
+        self.values = np.empty((n_logits, outputs), np.float32)
+        self.log_sum = np.empty(n_logits, np.float32)
+        self.outputs = [np.zeros((n_rows, d), np.float32) for _ in range(team_size)]
+        shared = {
+            "n_threads": team_size,
+            "counter": take(16, dtype=np.int64),
+            "row": d,
+            "wide": take(n_rows, widest),
+            "wide_row": widest,
+            "narrow": take(n_rows, narrow),
+            "narrow_row": narrow,
+            "hidden_row": hidden,
+            "quantised_row": quantised,
+            "scores_row": scores,
+            "logits": self.values.ctypes.data,
+            "n_blocks": outputs // BLOCK,
+            "block_max": take(n_logits, outputs // BLOCK),
+            "block_sum": take(n_logits, outputs // BLOCK),
+            "log_sum": self.log_sum.ctypes.data,
+        }
+        self.structs = [
+            struct(
+                MEMORY,
+                thread=i,
+                x=take(n_rows, d),
+                y=self.outputs[i].ctypes.data,
+                hidden=take(n_rows, hidden),
+                quantised=take(n_rows, quantised, dtype=np.uint8),
+                x_scale=take(n_rows),
+                scores=take(s.n_heads, scores),
+                keys_values=take(n_rows, kv_row),
+                block=take(BLOCK),
+                **shared,
+            )
+            for i in range(team_size)
+        ]
+
+    def fits(self, n_rows: int, n_logits: int, longest: int, team_size: int) -> bool:
+        return (
+            self.n_rows >= n_rows
+            and self.n_logits >= n_logits
+            and self.longest >= longest
+            and self.team_size == team_size
+        )
+
+
+class CompiledModel:
+    """A translator, language model, classifier or tagger, computed by compiled code.
+
+    It may be used by several threads at once. As a `Decoder` it serves `decode.search`.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        weights: Tensors,
+        *,
+        int8: bool | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.settings, self.kind = settings, settings.kind
+        self.threads = threads or usable_cores()
+        self.packed = pack(settings, weights, int8)
+        self.struct = struct(MODEL, **sizes_of(settings), **self.packed.addresses())
+        self.kv_row = int(self.struct["kv_row"][0])
+        learned = [f"{stack}.positions.weight" for stack in ("encoder", "decoder")]
+        self._tables = {name: np.array(weights[name]) for name in learned if name in weights}
+        self._positions: dict[str, tuple[int, PositionTables]] = {}
+        self._spare: list[Workspace] = []
+        self.votes = NgramVotes(settings, weights) if settings.ngrams else None
+        self.pad_id, self.vocab_size = settings.pad_id, settings.vocab_size
+        self.reads_source = settings.kind == "translator"
+        limit = settings.max_positions if settings.positions == "learned" else None
+        self.max_target = limit if has_decoder(settings) else None
+        self.max_source = limit if has_encoder(settings) else None
+        self.step_weights = self._count_step_weights()
+
+    def _count_step_weights(self) -> int:
+        """Return the weights that one step of the decoder reads."""
+        sizes = self.packed.matrices[:, 2] * self.packed.matrices[:, 3]
+        first = "decoder" if has_decoder(self.settings) else "encoder"
+        return int(sizes[self.struct[first][0] :].sum() + sizes[self.struct["output"][0]])
+
+    def team_size(self, n_rows: int) -> int:
+        """Return the number of threads that work together on so many rows."""
+        large = self.step_weights >= SHARED_FROM
+        return self.threads if large and n_rows < TILE_ROWS * self.threads else 1
+
+    def parts(self, batch: int, width: int) -> int:
+        """Return the number of threads that search parts of a batch, each for itself."""
+        if self.team_size(batch * width) > 1:
+            return 1
+        return min(self.threads, batch)
+
+    def set_positions(self, memory: Workspace, stack: str, n: int) -> None:
+        """Let `memory` have tables of at least `n` positions, made once and extended as needed."""
+        known = self._positions.get(stack)
+        if known is None or known[0] < n:
+            size = max(n, 2 * known[0] if known else FIRST_TABLE)
+            if self.settings.positions == "learned":
+                size = self.settings.max_positions
+            known = self._positions[stack] = size, positions_of(self.settings, self._tables, size, stack)
+        addresses = known[1].addresses()
+        for one in memory.structs:
+            one["n_positions"] = known[0]
+            for name, address in addresses.items():
+                one[name] = address
+        memory.tables = known[1]
+
+    def borrow(self, n_rows: int, n_logits: int, longest: int, team_size: int) -> Workspace:
+        """Return memory for a call: some that an earlier call gave back, if it is large enough."""
+        while self._spare:
+            try:
+                workspace = self._spare.pop()
+            except IndexError:  # another thread was faster
+                break
+            if workspace.fits(n_rows, n_logits, longest, team_size):
+                return workspace
+        return Workspace(self, n_rows, n_logits, longest, team_size)
+
+    def give_back(self, workspace: Workspace) -> None:
+        if len(self._spare) < self.threads:
+            self._spare.append(workspace)
+
+    def start(
+        self, sources: Sequence[Sequence[int]] | None, batch: int, width: int, max_length: int
+    ) -> CompiledDecoding:
+        """Encode the sources and return the decoding of a batch: see decode/decoder.py."""
+        if sources is not None:
+            self.check_sources(sources)
+        check_length(max_length)
+        return CompiledDecoding(self, sources, batch, width, max_length)
+
+    def check_sources(self, rows: Sequence[Sequence[int]]) -> None:
+        size = self.settings.vocab_size
+        if self.reads_source and not self.settings.tie_source_target:
+            size = self.settings.source_vocab_size or size
+        for row in rows:
+            check_length(len(row))
+            check_ids(np.asarray(row), size)
+            if not len(row):
+                raise InputError(
+                    "A source is empty.",
+                    "Attention needs at least one token to attend to.",
+                    "Give an empty sentence its end-of-sentence token, or leave it out.",
+                )
+            if self.max_source is not None and len(row) > self.max_source:
+                raise InputError(
+                    f"A source has {len(row)} tokens.",
+                    f"The model has learned {self.max_source} positions.",
+                    "Give it in shorter pieces.",
+                )
+
+    def check_target(self, ids: NDArray[np.int64]) -> None:
+        check_ids(ids, self.vocab_size)
+
+    def read(
+        self, sources: Sequence[Sequence[int]], starts: NDArray[np.int64], team_size: int
+    ) -> NDArray[np.float32]:
+        """Return the keys and values of cross-attention, (layers, source tokens, 2 G K)."""
+        cross = np.empty((self.settings.decoder_layers, int(starts[-1]), self.kv_row), np.float32)
+        for _ in self._encoded(sources, starts, team_size, cross):
+            pass
+        return cross
+
+    def encode(self, rows: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
+        """Return the encoder's output for each text, (length, D)."""
+        self.check_sources(rows)
+        starts = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=starts[1:])
+        found: list[NDArray[np.float32]] = []
+        for group, output in self._encoded(rows, starts, 1, None):
+            found += [output[a:b].copy() for a, b in zip(group, group[1:], strict=False)]
+        return found
+
+    def _encoded(
+        self,
+        sources: Sequence[Sequence[int]],
+        starts: NDArray[np.int64],
+        team_size: int,
+        cross: NDArray[np.float32] | None,
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Encode groups of whole sources; yield where each begins and the output of the group."""
+        longest = int(np.diff(starts).max(initial=1))
+        n_rows = min(int(starts[-1]), max(GROUP, longest))
+        workspace = self.borrow(n_rows, 1, longest, team_size)
+        self.set_positions(workspace, "encoder", longest)
+        every = np.arange(workspace.n_rows, dtype=np.int32)
+        begin = 0
+        while begin < len(sources):
+            end = begin + 1
+            while end < len(sources) and starts[end + 1] - starts[begin] <= workspace.n_rows:
+                end += 1
+            group = starts[begin : end + 1] - starts[begin]
+            ids = np.concatenate([np.asarray(source, np.int64) for source in sources[begin:end]])
+            at = 0 if cross is None else cross.ctypes.data + FLOAT * int(starts[begin]) * self.kv_row
+            n_cross = 0 if cross is None else cross.shape[1]
+
+            def work(i: int, group=group, ids=ids, at=at, n_cross=n_cross) -> None:
+                memory = workspace.structs[i][0]
+                encode(self.struct[0], memory, ids, group, every.ctypes.data, at, n_cross)
+
+            together(work, team_size)
+            yield group, workspace.outputs[0][:, : self.settings.d_model]
+            begin = end
+        self.give_back(workspace)
+
+    def tag(self, rows: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
+        """Return the logits of every position of each text, (length, C)."""
+        return [self._output(features) for features in self.encode(rows)]
+
+    def classify(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return the logits of each text, (B, C), the n-grams' votes included."""
+        pooled = np.stack([self._pool(features) for features in self.encode(rows)])
+        logits = self._output(pooled)
+        if self.votes is not None:
+            share = np.float32(self.settings.ngram_share)
+            logits += share * (np.stack([self.votes(row) for row in rows]) - logits)
+        return logits
+
+    def _pool(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self.settings.pooling == "first":
+            return features[0]
+        return features.max(0) if self.settings.pooling == "max" else features.mean(0)
+
+    def _output(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Multiply rows by the output matrix."""
+        n_rows = len(features)
+        workspace = self.borrow(n_rows, n_rows, 1, 1)
+        workspace.outputs[0][:n_rows, : self.settings.d_model] = features
+        score_rows(self.struct[0], workspace.structs[0][0], n_rows)
+        out = workspace.values
+        n_classes = self.settings.n_classes if self.kind in ("classifier", "tagger") else self.vocab_size
+        logits = out[:n_rows, :n_classes].copy()
+        self.give_back(workspace)
+        return logits
+
+
+def check_length(n: int) -> None:
+    if n > LONGEST:
+        raise InputError(
+            f"A text of {n:,} tokens was given.",
+            f"The engine takes up to {LONGEST:,}: memory and time grow with the square of it.",
+            "Give it in shorter pieces.",
+        )
+
+
+def check_ids(ids: NDArray[np.generic], vocab_size: int) -> None:
+    if ids.size and (ids.min() < 0 or ids.max() >= vocab_size):
+        wrong = ids.min() if ids.min() < 0 else ids.max()
+        raise InputError(
+            f"Token id {int(wrong)} is outside the vocabulary.",
+            f"The model has {vocab_size} entries: ids run from 0 to {vocab_size - 1}.",
+            "Use the tokenizer that was trained with this model.",
+        )
