@@ -26,13 +26,11 @@ from glassformer.bench.profile import (
 from glassformer.bench.stopwatch import IN_A_STEP, PARTS
 from glassformer.config import RunSettings
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.decode.packed import pack
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import InputError
 from glassformer.model.build import build
-from glassformer.model.embedding import TokenEmbedding
 from glassformer.model.transformer import Transformer
 from glassformer.pipeline import Translator
-from glassformer.quantize import quantize
 
 TEXTS = ["a dog", "the old cat sees a dog", "two children want some tea", "a house of tea"]
 SIZES = {"vocab_size": 40, "d_model": 16, "n_heads": 2, "d_ff": 32, "decoder_layers": 2}
@@ -46,7 +44,7 @@ def tiny() -> Transformer:
 
 def translator() -> Translator:
     settings = RunSettings.of(model=SIZES)
-    return Translator(tiny(), {"joint": Tokenizer.train(TEXTS * 5, 40)}, settings)
+    return Translator(TorchDecoder(tiny()), {"joint": Tokenizer.train(TEXTS * 5, 40)}, settings)
 
 
 @pytest.fixture
@@ -71,7 +69,7 @@ def test_the_parts_are_all_of_the_time(subject: Subject, group: int) -> None:
     assert 0.5 * whole < sum(found.parts.values()) <= whole, "an interruption may fall between"
 
 
-def test_what_is_measured_is_what_the_pipeline_says() -> None:
+def test_the_profiled_answers_are_those_of_the_pipeline() -> None:
     asked = translator()
     subject = run_subject("tiny", asked, TEXTS, 2)
     found = asked.n_best(TEXTS, subject.options)
@@ -95,9 +93,9 @@ def test_percentiles_rise_and_speed_is_tokens_over_time(subject: Subject) -> Non
     one_by_one, together = speed_table(alone, batched).rows
     p50, p95, p99 = map(float, one_by_one[3:])
     assert 0 < p50 <= p95 <= p99 <= 1e3 * max(alone.seconds)
-    said = sum(len(ids) for ids in answer(subject, TEXTS))
-    assert float(one_by_one[1]) * sum(alone.seconds) == pytest.approx(said)
-    assert float(together[1]) * sum(batched.seconds) == pytest.approx(said)
+    tokens = sum(len(ids) for ids in answer(subject, TEXTS))
+    assert float(one_by_one[1]) * sum(alone.seconds) == pytest.approx(tokens)
+    assert float(together[1]) * sum(batched.seconds) == pytest.approx(tokens)
 
 
 def test_the_ratio_is_what_the_cache_saves_at_the_greatest_length(report: Report) -> None:
@@ -109,7 +107,7 @@ def test_the_ratio_is_what_the_cache_saves_at_the_greatest_length(report: Report
 def test_memory_holds_the_cache(report: Report) -> None:
     memory = {str(row[0]).strip(): float(row[1]) for row in report.tables[2].rows}
     whole = memory["peak of the whole search, beyond them"]
-    assert 0 < memory["room of the key-value cache in that"] < whole
+    assert 0 < memory["key-value cache in that"] < whole
     assert 0 < memory["peak of encoding, beyond what was there"] < whole
     layers = memory["peak of the layers of a decoding step"]
     for part in ("self-attention", "cross-attention", "feed-forward", "norms"):
@@ -118,15 +116,10 @@ def test_memory_holds_the_cache(report: Report) -> None:
     assert memory["weights"] > 0
 
 
-def test_weights_count_once_and_packed_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.decode.packed.SMALL", 0)
-    plain, packed, int8 = tiny(), pack(tiny()), quantize(tiny())
-    expected = sum(p.numel() for p in plain.parameters()) * 4
-    assert weight_bytes(plain) == expected
-    if isinstance(packed.encoder.embedding, TokenEmbedding):  # and not the output's, read there
-        expected += plain.output.weight.numel() * 4
-    assert weight_bytes(packed) == expected
-    assert weight_bytes(int8) < expected / 2
+def test_shared_weights_count_once() -> None:
+    model = tiny()
+    assert model.output.weight is model.decoder.embedding.weight
+    assert weight_bytes(model) == 4 * sum(p.numel() for p in set(model.parameters()))
 
 
 def test_every_step_of_the_plan_is_ticked(subject: Subject) -> None:
@@ -137,11 +130,15 @@ def test_every_step_of_the_plan_is_ticked(subject: Subject) -> None:
     assert len(ticks) == plan.steps
 
 
-@pytest.mark.parametrize("int8", [False, True], ids=["fp32", "int8"])
-def test_a_preset_answers_in_as_many_tokens_as_asked(int8: bool) -> None:
-    subject = preset_subject("tiny", 3, 2, int8)
+def test_a_preset_answers_in_as_many_tokens_as_asked() -> None:
+    subject = preset_subject("tiny", 3, 2, False)
     assert [len(source) for source in subject.sentences] == [SOURCE_LENGTH] * 3
     assert [len(ids) for ids in answer(subject, subject.sentences)] == [ANSWER_LENGTH] * 3
+
+
+def test_int8_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be profiled in INT8"):
+        preset_subject("tiny", 3, 2, True)
 
 
 def test_a_preset_that_does_not_decode_is_refused() -> None:

@@ -9,6 +9,7 @@ from glassformer.bench import stopwatch
 from glassformer.bench.stopwatch import REST, Stopwatch, around
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.search import Hypothesis, SearchOptions, search
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 
@@ -24,9 +25,9 @@ def model() -> Transformer:
 
 
 def answers(model: Transformer) -> list[list[Hypothesis]]:
-    source = torch.arange(4, 14).view(2, 5)
+    sources = torch.arange(4, 14).view(2, 5).tolist()
     options = SearchOptions(3, min_length=TOKENS, max_length=TOKENS)
-    return search(model, source, BOS, EOS, options)
+    return search(TorchDecoder(model), sources, BOS, EOS, options)
 
 
 def test_the_innermost_part_has_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Models that were never trained, with weights so large that they say this and that."""
+"""Untrained models with weights so large that their outputs vary."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,10 @@ from torch import nn
 
 from glassformer.config import RunSettings
 from glassformer.data.tokenizer import Tokenizer
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.model.build import build
 from glassformer.pipeline import Classifier, Generator, Translator
+from glassformer.pipeline.torch_models import TorchClassifier
 
 TEXTS = ["a dog", "the old cat sees a dog.", "two children, who want some tea", "l'un voit le thé"]
 TOKENIZERS = {
@@ -42,7 +44,8 @@ def build_untrained(
     for parameter in model.parameters():
         if parameter.dim() == 2:
             nn.init.normal_(parameter, std=0.5)
-    return CALLED[kind](model, {one: TOKENIZERS[one] for one in sides}, settings)
+    runs = TorchClassifier(model) if kind == "classifier" else TorchDecoder(model)
+    return CALLED[kind](runs, {one: TOKENIZERS[one] for one in sides}, settings)
 
 
 @pytest.fixture

@@ -75,7 +75,8 @@ SETTINGS = RunSettings.of(
 
 
 def translator_of(model: nn.Module) -> Translator:
-    return Translator(model, {"joint": TOKENIZER}, SETTINGS)
+    """A translator that is never searched: its decoder only holds the model."""
+    return Translator(SimpleNamespace(model=model), {"joint": TOKENIZER}, SETTINGS)
 
 
 def random_attention(pair: Pair) -> torch.Tensor:

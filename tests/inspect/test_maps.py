@@ -5,10 +5,10 @@ import torch
 
 from decode.oracles import sources, toy
 from equivalence.variants import PAIRS, variants
-from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.search import SearchOptions, search
-from glassformer.inspect.maps import by_kind, kind_of, read, say
+from glassformer.decode.torch_decoder import TorchDecoder
+from glassformer.inspect.maps import by_kind, decode, kind_of, read
 from glassformer.model.attention import record_attention
 
 SIZES = {"d_model": 8, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
@@ -18,12 +18,13 @@ SIZES = {"d_model": 8, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
 def test_the_forced_pass_attends_as_the_search_did(variant) -> None:
     """Row by row: the search's own steps, one query at a time behind the cache."""
     model = toy(**SIZES | variant | {"max_positions": 16})
-    source = pad(sources(5)) if variant["kind"] == "translator" else None
+    source = sources(5)[0] if variant["kind"] == "translator" else None
     options = SearchOptions(beam_size=1, max_length=6, min_length=4)
     with record_attention(model) as steps:
-        ((found,),) = search(model, source, BOS, EOS, options, [[]])
+        given = None if source is None else [source]
+        ((found,),) = search(TorchDecoder(model), given, BOS, EOS, options, [[]])
     inputs = [BOS, *found.ids][: len(found.ids) + found.complete]
-    _, attention = say([model], source, torch.tensor([inputs]))
+    _, attention = decode([model], source, inputs)
     for layer in range(2):
         rows = steps[f"decoder.layers.{layer}.self_attention"]
         assert len(rows) == len(inputs)
@@ -41,22 +42,23 @@ def test_the_forced_pass_attends_as_the_search_did(variant) -> None:
 
 
 def test_log_probabilities_are_those_of_the_model() -> None:
-    model, source, target = toy(), pad(sources(4)), torch.tensor([[BOS, 5, 6]])
-    log_probs, attention = say([model], source, target)
+    model, (source,), target = toy(), sources(4), [BOS, 5, 6]
+    log_probs, attention = decode([model], source, target)
     with torch.no_grad():
-        torch.testing.assert_close(log_probs, model(source, target)[0].log_softmax(-1))
+        logits = model(torch.tensor([source]), torch.tensor([target]))[0]
+    torch.testing.assert_close(log_probs, logits.log_softmax(-1))
     assert {k: tuple(v.shape) for k, v in attention.items()} == {
         "encoder": (1, 4, 5, 5), "decoder": (1, 4, 3, 3), "cross": (1, 4, 3, 5),
     }  # fmt: skip
 
 
-def test_an_ensemble_attends_with_its_first_model_and_says_the_mean() -> None:
+def test_an_ensemble_has_the_attention_of_its_first_model() -> None:
     one, other = toy(), toy()
-    source, target = pad(sources(4)), torch.tensor([[BOS, 5, 6]])
-    log_probs, attention = say([one, other], source, target)
-    alone, its = say([one], source, target)
+    (source,), target = sources(4), [BOS, 5, 6]
+    log_probs, attention = decode([one, other], source, target)
+    alone, its = decode([one], source, target)
     assert all(torch.equal(attention[kind], its[kind]) for kind in its)
-    mean = (alone.exp() + say([other], source, target)[0].exp()) / 2
+    mean = (alone.exp() + decode([other], source, target)[0].exp()) / 2
     torch.testing.assert_close(log_probs.exp(), mean)
 
 

@@ -1,4 +1,4 @@
-"""Saliency: finite differences agree, what was not read has none, and packed models have it too."""
+"""Saliency: finite differences agree, and tokens that were not read have none."""
 
 from math import log
 
@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from equivalence.variants import PAIRS, variants
-from glassformer import quantize
 from glassformer.data.tokenizer import BOS, EOS
-from glassformer.decode.packed import pack
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.inspect import saliency
 from glassformer.inspect.saliency import (
     differentiable,
@@ -148,28 +147,6 @@ def test_two_labels_have_opposite_saliencies(untrained, texts) -> None:
         torch.testing.assert_close(rows[0], -rows[1])
 
 
-def test_a_packed_model_has_the_same_and_stays_as_it_is(untrained) -> None:
-    translator = untrained()
-    expected = of_answer(translator, SOURCE, INPUTS, OUTPUTS)
-    pack(translator.model)
-    before = {name: type(m) for name, m in translator.model.named_modules()}
-    found = of_answer(translator, SOURCE, INPUTS, OUTPUTS)
-    for name, rows in expected.items():
-        torch.testing.assert_close(found[name], rows)
-    assert {name: type(m) for name, m in translator.model.named_modules()} == before
-
-
-@pytest.mark.skipif(not quantize.is_available(), reason="no INT8 on this processor")
-def test_a_quantised_model_has_that_of_its_integers(untrained) -> None:
-    translator = untrained(d_model=32, n_heads=2)
-    quantize.quantize(translator.model)
-    twin, _ = differentiable(translator.model)
-    weight = translator.model.decoder.layers[0].self_attention.qkv.weight
-    assert torch.equal(twin.decoder.layers[0].self_attention.qkv.weight, weight)
-    found = of_answer(translator, SOURCE, INPUTS, OUTPUTS)
-    assert found["source"].abs().max() > 0
-
-
 def test_a_twin_shares_its_weights_and_leaves_the_model_alone(untrained) -> None:
     model = untrained().model
     before = {name: id(module) for name, module in model.named_modules()}
@@ -186,7 +163,8 @@ def test_a_twin_shares_its_weights_and_leaves_the_model_alone(untrained) -> None
 def test_of_an_ensemble_it_is_the_first_whatever_the_settings_say(untrained) -> None:
     """Members may have other sizes, and an ensemble's settings are of one of them."""
     small, large = untrained(), untrained(d_model=32, encoder_layers=3)
-    both = Translator([large.model, small.model], {"joint": small.tokenizer}, small.settings)
+    decoders = [TorchDecoder(large.model), TorchDecoder(small.model)]
+    both = Translator(decoders, {"joint": small.tokenizer}, small.settings)
     found = of_answer(both, SOURCE, INPUTS, OUTPUTS)
     for name, rows in of_answer(large, SOURCE, INPUTS, OUTPUTS).items():
         assert torch.equal(found[name], rows)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer import quantize
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.options import SearchOptions
 from glassformer.errors import DataError, InputError
@@ -138,16 +137,6 @@ def test_a_classifiers_trace_is_of_its_answer(untrained) -> None:
         (expected,) = maps[f"encoder.layers.{layer}.self_attention"]
         torch.testing.assert_close(trace.attention["encoder"][layer], expected[0])
     assert trace.saliency["left_out"].shape == (3, len(trace.source.words))
-
-
-@pytest.mark.skipif(not quantize.is_available(), reason="no INT8 on this processor")
-def test_a_quantised_model_is_traced_as_it_is(untrained) -> None:
-    translator = untrained(d_model=32)
-    quantize.quantize(translator.model)
-    trace = trace_of(translator, TEXT, max_length=8)
-    ((answer,),) = translator.n_best([TEXT], SearchOptions(max_length=8))
-    assert trace.nodes[trace.answer].log_probability == answer.log_probability
-    assert trace.target.text == answer.text
 
 
 # What is refused

@@ -1,5 +1,6 @@
 """The tree of a search: the search's own numbers, and a true reason for every dropped branch."""
 
+from dataclasses import replace
 from itertools import pairwise
 from math import exp
 
@@ -8,14 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decode.oracles import After, TreeSession, remembering, sources, toy, tree
-from glassformer.data.batch import pad
-from glassformer.data.tokenizer import BOS, EOS, PAD
-from glassformer.decode.beam import Beam
-from glassformer.decode.constraints import Constraints
-from glassformer.decode.one_by_one import OneByOne, Sampler, likeliest
+from decode.oracles import Next, TreeDecoder, remembering, sources, toy, tree
+from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.decode.search import force_decode, search
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.inspect.tree import FATES, Node, SearchTree, best, path
 
 WAYS = [
@@ -26,22 +24,11 @@ WAYS = [
 ]
 
 
-def watched(trees: list[After], limits: list[int], options: SearchOptions):
-    """What a search among `trees` finds, and what its observer has seen of it."""
-    width = options.n_best if options.sample else options.beam_size
-    session, nothing = TreeSession(trees, width), torch.empty(len(trees), 0, dtype=torch.long)
-    rules = Constraints(options, EOS, torch.tensor([PAD, BOS]), nothing)
-    zeros = torch.zeros(len(trees), dtype=torch.double)
-    observer = SearchTree(BOS, EOS, options)
-    observer.began(nothing, torch.empty(len(trees), 0, 1))
-    start = (session, rules, options, torch.tensor(limits), nothing, zeros, observer)
-    if options.sample or options.beam_size == 1:
-        choose = Sampler(options, list(range(len(trees)))) if options.sample else likeliest
-        walk = OneByOne(*start, choose=choose)
-        list(walk.steps(session.logits()))
-        found = [sorted(hypotheses, key=lambda h: -h.score) for hypotheses in walk.found]
-    else:
-        found = Beam(*start).search(session.logits())
+def watched(trees: list[Next], limit: int, options: SearchOptions):
+    """Search `trees`; return the answers and the nodes that the observer saw."""
+    observer, rows = SearchTree(BOS, EOS, options), [[i] for i in range(len(trees))]
+    options = replace(options, max_length=limit)
+    found = search(TreeDecoder(trees), rows, BOS, EOS, options, observer=observer)
     return found, [observer.nodes(i) for i in range(len(trees))]
 
 
@@ -66,7 +53,7 @@ def answers(nodes: list[Node]) -> list[Hypothesis]:
 CASES = st.fixed_dictionaries(
     {
         "seeds": st.lists(st.integers(0, 999), min_size=1, max_size=5),
-        "limits": st.lists(st.integers(1, 6), min_size=5, max_size=5),
+        "limit": st.integers(1, 6),
         "vocab_size": st.integers(5, 9),
         "sharpness": st.sampled_from([0.5, 2.0, 6.0]),
         "way": st.sampled_from(WAYS),
@@ -78,15 +65,15 @@ CASES = st.fixed_dictionaries(
 @settings(max_examples=150, deadline=None)
 def test_the_tree_holds_what_the_search_found_and_why_it_dropped_the_rest(case):
     trees = [remembering(tree(s, case["vocab_size"], case["sharpness"])) for s in case["seeds"]]
-    limits, options = case["limits"][: len(trees)], SearchOptions(**case["way"])
-    found, grown = watched(trees, limits, options)
-    for one, limit, hypotheses, nodes in zip(trees, limits, found, grown, strict=True):
+    limit, options = case["limit"], SearchOptions(**case["way"])
+    found, grown = watched(trees, limit, options)
+    for one, hypotheses, nodes in zip(trees, found, grown, strict=True):
         assert answers(nodes) == hypotheses  # to the last bit
         check_numbers(nodes, one)
         check_fates(nodes, limit, options)
 
 
-def check_numbers(nodes: list[Node], model: After) -> None:
+def check_numbers(nodes: list[Node], model: Next) -> None:
     """Every node has the log-probability that the model gives it, and is told what follows it."""
     for i, node in enumerate(nodes[1:], 1):
         assert node.parent is not None and node.parent < i
@@ -142,7 +129,7 @@ def fates(table: dict[tuple[int, ...], dict[int, float]]) -> dict[tuple[int, ...
         rows = [table.get(prefix, FLAT) for prefix in prefixes]
         return [torch.tensor([r.get(i, 1e-9) for i in range(7)]).log().tolist() for r in rows]
 
-    _, (nodes,) = watched([model], [6], SearchOptions(beam_size=2, length_penalty=0.0))
+    _, (nodes,) = watched([model], 6, SearchOptions(beam_size=2, length_penalty=0.0))
     return {tuple(said(nodes, i)): node.fate for i, node in enumerate(nodes)}
 
 
@@ -188,15 +175,15 @@ def test_an_end_that_a_later_one_beats_is_outscored():
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_a_real_models_tree_is_what_forced_decoding_gives(way):
-    model, source = toy(), pad(sources(5))
+    decoder, source = TorchDecoder(toy()), sources(5)
     options = SearchOptions(max_length=7, **way)
     observer = SearchTree(BOS, EOS, options, top=3)
-    ((first, *_),) = search(model, source, BOS, EOS, options, observer=observer)
+    ((first, *_),) = search(decoder, source, BOS, EOS, options, observer=observer)
     nodes = observer.nodes()
     line = path(nodes, best(nodes))
     tokens = [nodes[i].token for i in line]
     assert tokens == first.ids + ([EOS] if first.complete else [])
-    forced = force_decode(model, source, torch.tensor([tokens]), BOS)[0].tolist()
+    forced = force_decode(decoder, source, [tokens], BOS)[0].tolist()
     totals = [0.0, *(nodes[i].log_probability for i in line)]
     assert [b - a for a, b in pairwise(totals)] == pytest.approx(forced, abs=1e-5)
     for before, at, log_prob in zip([0, *line], line, forced, strict=False):
@@ -208,14 +195,14 @@ def test_a_real_models_tree_is_what_forced_decoding_gives(way):
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_watching_changes_nothing_and_neighbours_do_not_matter(way):
-    model, rows = toy(), sources(5, 2, 7)
+    decoder, rows = TorchDecoder(toy()), sources(5, 2, 7)
     options = SearchOptions(max_length=6, **way)
     observer = SearchTree(BOS, EOS, options)
-    found = search(model, pad(rows), BOS, EOS, options, observer=observer)
-    assert found == search(model, pad(rows), BOS, EOS, options)
+    found = search(decoder, rows, BOS, EOS, options, observer=observer)
+    assert found == search(decoder, rows, BOS, EOS, options)
     for number, row in enumerate(rows):
         alone = SearchTree(BOS, EOS, options)
-        search(model, pad([row]), BOS, EOS, options, None, [number], alone)
+        search(decoder, [row], BOS, EOS, options, None, [number], alone)
         shapes = [
             [(n.parent, n.token, n.fate, n.complete) for n in seen]
             for seen in (alone.nodes(), observer.nodes(number))
@@ -224,10 +211,10 @@ def test_watching_changes_nothing_and_neighbours_do_not_matter(way):
 
 
 def test_a_prefix_is_part_of_the_tree():
-    model, prefixes = toy(kind="language-model"), [[5, 6, 7], [4]]
+    decoder, prefixes = TorchDecoder(toy(kind="language-model")), [[5, 6, 7], [4]]
     options = SearchOptions(beam_size=2, max_length=6)
     observer = SearchTree(BOS, EOS, options)
-    found = search(model, None, BOS, EOS, options, prefixes, observer=observer)
+    found = search(decoder, None, BOS, EOS, options, prefixes, observer=observer)
     for number, ((answer,), prefix) in enumerate(zip(found, prefixes, strict=True)):
         nodes = observer.nodes(number)
         line = path(nodes, best(nodes))
@@ -238,10 +225,10 @@ def test_a_prefix_is_part_of_the_tree():
 
 def test_probabilities_are_the_models_before_any_rule():
     """A token that may not be said twice is still shown with the probability that it has."""
-    model, source = toy(), pad(sources(4))
+    decoder, source = TorchDecoder(toy()), sources(4)
     options = SearchOptions(beam_size=2, no_repeat_ngram=1, max_length=5)
     observer = SearchTree(BOS, EOS, options, top=12)
-    search(model, source, BOS, EOS, options, observer=observer)
+    search(decoder, source, BOS, EOS, options, observer=observer)
     nodes = observer.nodes()
     for node in nodes:
         if node.next:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from glassformer.bench.harness import Row, Table, Tick, interleave
 from glassformer.data.tokenizer import BOS, EOS
-from glassformer.decode.session import Session
+from glassformer.decode.torch_decoder import TorchDecoder, TorchDecoding
 from glassformer.measure import Run, exponent
 from glassformer.model.masks import padding_mask
 from glassformer.model.positions import LearnedPositions
@@ -78,13 +78,15 @@ def by_input(model: Transformer, growth: Growth, tick: Tick) -> Table:
     reading: dict[str, Run] = {n: partial(encode, model, source) for n, source in sources.items()}
     read = interleave(reading, growth.rounds, tick)
     room = growth.window * (growth.rounds + 1)
-    sessions = {n: Session([model], source, 1, room) for n, source in sources.items()}
-    stepping: dict[str, Run] = {n: partial(_advance, s, growth.window) for n, s in sessions.items()}
+    decodings = {n: _start(model, source, room) for n, source in sources.items()}
+    stepping: dict[str, Run] = {
+        n: partial(_advance, d, growth.window) for n, d in decodings.items()
+    }
     stepped = interleave(stepping, growth.rounds, tick)
     rows: list[Row] = []
-    for n, session in sessions.items():
+    for n, decoding in decodings.items():
         reads, steps = 1e3 * read[n], 1e3 * stepped[n] / growth.window
-        rows.append([int(n), reads, 1e3 * reads / int(n), steps, _source_bytes(session) / MIB])
+        rows.append([int(n), reads, 1e3 * reads / int(n), steps, _source_bytes(decoding) / MIB])
     columns = ["tokens in", "encoding, ms", "µs a token", "a step, ms", "keys and values, MiB"]
     title = "Cost as the input grows: one sentence, greedily"
     return Table(title, columns, [*rows, _exponents(rows)])
@@ -99,8 +101,8 @@ class Step(NamedTuple):
 def cached_steps(model: Transformer, source: Tensor, count: int) -> list[Step]:
     """The first `count` steps of one sentence, greedily."""
     with _tokens_read(model) as tokens:
-        session = Session([model], source, 1, count)
-        return _timed([partial(_advance, session)] * count, tokens)
+        decoding = _start(model, source, count)
+        return _timed([partial(_advance, decoding)] * count, tokens)
 
 
 @torch.inference_mode()
@@ -142,9 +144,13 @@ def _best(rounds: list[list[Step]]) -> list[Step]:
     return [min(turns) for turns in zip(*rounds, strict=True)]
 
 
-def _advance(session: Session, steps: int = 1) -> None:
+def _start(model: Transformer, source: Tensor, max_length: int) -> TorchDecoding:
+    return TorchDecoder(model).start(source.tolist(), 1, 1, max_length)
+
+
+def _advance(decoding: TorchDecoding, steps: int = 1) -> None:
     for _ in range(steps):
-        session.step(torch.full((1, 1), BOS))
+        decoding.step(np.full((1, 1), BOS))
 
 
 @torch.inference_mode()
@@ -157,9 +163,9 @@ def made_up(model: Transformer, batch: int, length: int) -> Tensor:
     return torch.randint(EOS + 1, model.encoder.embedding.weight.size(0), (batch, length))
 
 
-def _source_bytes(session: Session) -> int:
-    kept = [layer.cross_attention for layer in session.voices[0].cache.layers]
-    return sum(cache.k.nbytes + cache.v.nbytes for cache in kept if cache is not None)
+def _source_bytes(decoding: TorchDecoding) -> int:
+    caches = [layer.cross_attention for layer in decoding.cache.layers]
+    return sum(cache.k.nbytes + cache.v.nbytes for cache in caches if cache is not None)
 
 
 def _exponents(rows: list[Row]) -> Row:

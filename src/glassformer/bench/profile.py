@@ -1,20 +1,20 @@
 """`profile`: where the time and the memory of decoding go, and how the cost of a token grows.
 
-Sentences are answered by the search that the pipeline uses, one by one and in batches, each time
-once with the hooks of `stopwatch` and once without; `growth` makes its own short runs.
+The model of `model/` is profiled, in fp32, through `TorchDecoder`. Sentences are decoded one by one
+and in batches, each once with the hooks of `stopwatch` and once without; `growth` makes its own
+short runs. `bench decode` measures the compiled engine.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from glassformer.bench.growth import (
@@ -38,30 +38,25 @@ from glassformer.bench.stopwatch import (
     around,
 )
 from glassformer.config import PRESETS
-from glassformer.data.batch import pad
 from glassformer.data.batching import TokenBatches
 from glassformer.data.tokenizer import BOS, EOS
-from glassformer.decode.packed import PackedEmbedding, PackedLinear, pack
-from glassformer.decode.replay import record
-from glassformer.decode.search import SearchOptions, search
-from glassformer.decode.session import Session, output_limits
+from glassformer.decode.search import SearchOptions, output_limits, search
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import InputError
 from glassformer.measure import peak_bytes, peaks_within, silent_stderr
 from glassformer.model.build import build
-from glassformer.model.cache import let_spares_go
 from glassformer.model.transformer import Transformer
 from glassformer.output import save_text
 from glassformer.pipeline import BATCH_TOKENS, Translator
-from glassformer.quantize import Int8Linear, quantize
 
-ANSWER_LENGTH = 24  # tokens that random weights are made to say
+ANSWER_LENGTH = 24  # output tokens of a model with random weights
 
-# What is asked
+# Subjects
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A model, what it is asked and how it is to answer. `read` gives ids, `write` takes them."""
+    """A model, its input and its search options. `read` encodes sentences, `write` decodes ids."""
 
     name: str
     model: Transformer
@@ -71,34 +66,38 @@ class Subject:
     options: SearchOptions
 
     def shortened(self, tokens: int) -> "Subject":
-        """Answers of exactly so many tokens."""
+        """Return the same subject with answers of exactly `tokens` tokens."""
         return replace(self, options=replace(self.options, min_length=tokens, max_length=tokens))
 
 
 def preset_subject(name: str, sentences: int, beam: int, int8: bool) -> Subject:
-    """A preset with random weights, which cost what trained ones do; its answers have one length.
+    """Build a preset with random weights, which cost what trained ones do.
 
-    It has no subwords: what it is asked are ids drawn at random.
+    It has no tokenizer: its sources are random ids, and its answers have one length.
     """
+    if int8:
+        raise InputError(
+            f"{name} cannot be profiled in INT8.",
+            "The profile times the modules of the torch model, which compute in fp32.",
+            "Leave int8 out; `glassformer bench decode` measures INT8.",
+        )
     if PRESETS[name].kind != "translator":
         raise InputError(
             f"{name} is a {PRESETS[name].kind}.",
-            "What is profiled is decoding from a source, which translators do.",
+            "Decoding from a source is profiled, which only translators do.",
             "Name another preset, such as vaswani2017-base, or the run of a translator.",
         )
     torch.manual_seed(0)
-    model = build(name)
+    model = build(name).eval()
     assert isinstance(model, Transformer)
     sources = made_up(model, sentences, SOURCE_LENGTH)
     sources[:, -1] = EOS
-    (quantize if int8 else pack)(model)
-    record(model, often=0)
     title, options = f"{name} (random weights)", SearchOptions(beam)
     return Subject(title, model, sources.tolist(), list, list, options).shortened(ANSWER_LENGTH)
 
 
 def run_subject(name: str, translator: Translator, texts: Sequence[str], beam: int) -> Subject:
-    """A trained translator and sentences for it; what is longer than it was trained for is cut."""
+    """Profile a trained translator; sentences longer than it was trained on are cut."""
     source, target = translator.source_tokenizer, translator.target_tokenizer
 
     def read(texts: Sequence[str]) -> list[list[int]]:
@@ -107,11 +106,10 @@ def run_subject(name: str, translator: Translator, texts: Sequence[str], beam: i
     def write(answers: list[list[int]]) -> list[str]:
         return [target.decode(ids) for ids in answers]
 
-    record(translator.model, often=0)  # while warming up
     return Subject(name, translator.model, texts, read, write, translator.options(beam_size=beam))
 
 
-# The whole
+# The profile
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ class Plan:
 def profile_decoding(
     subject: Subject, plan: Plan, command: str, tick: Tick = lambda: None
 ) -> Report:
-    """The tables of `glassformer profile`; the one ratio is what the cache saves at the end."""
+    """Make the tables of `glassformer profile`, and the time of a step without and with cache."""
     answer(subject, subject.sentences)  # warms up
     alone = timing(subject, [[sentence] for sentence in subject.sentences], tick)
     batched = timing(subject, [subject.sentences], tick)
@@ -152,9 +150,8 @@ def profile_decoding(
     ]
     longest, cached, _, uncached, _ = output.rows[-2]  # the last row holds exponents
     notes = [
-        "Parts and the growing output are timed with hooks, one call from Python after the other; "
-        "speed and latency without, where recordings are played back. One by one sentences took "
-        f"{sum(alone.watched):.2f} s with the hooks and {alone.total:.2f} s without.",
+        "Parts are timed with hooks on the modules, speed and latency without. One by one, "
+        f"sentences took {sum(alone.watched):.2f} s with hooks and {alone.total:.2f} s without.",
         "Search is everything that is neither model nor subwords. Encoding includes the source's "
         "keys and values; the rest of a step its embedding, positions and sums.",
     ]
@@ -164,39 +161,40 @@ def profile_decoding(
 def answer(
     subject: Subject, sentences: Sequence[Any], watch: Stopwatch | None = None
 ) -> list[list[int]]:
-    """What is said to each sentence: text to ids, batches by length, search, and back to text."""
+    """Return the answer to each sentence: encode, batch by length, search and decode."""
     watch = watch or Stopwatch()
     with watch.part(SEARCH):
         with watch.part(SUBWORDS):
             sources = subject.read(sentences)
-        said: list[list[int]] = [[] for _ in sources]
+        answers: list[list[int]] = [[] for _ in sources]
+        decoder = TorchDecoder(subject.model)
         for rows, batch in batches(sources, subject.options.beam_size):
-            found = search(subject.model, batch, BOS, EOS, subject.options)
+            found = search(decoder, batch, BOS, EOS, subject.options)
             for i, hypotheses in zip(rows, found, strict=True):
-                said[i] = hypotheses[0].ids
+                answers[i] = hypotheses[0].ids
         with watch.part(SUBWORDS):
-            subject.write(said)
-    return said
+            subject.write(answers)
+    return answers
 
 
-def batches(sources: list[list[int]], beam: int) -> Iterator[tuple[list[int], Tensor]]:
-    """Sentences of like length together, as the pipeline packs them: their numbers and ids."""
+def batches(sources: list[list[int]], beam: int) -> Iterator[tuple[list[int], list[list[int]]]]:
+    """Yield batches of similar length, as the pipeline makes them: numbers and ids."""
     lengths = np.array([len(ids) for ids in sources])
     for rows in TokenBatches(lengths, max(1, BATCH_TOKENS // beam)).epoch(0, shuffle=False):
-        yield rows.tolist(), pad([sources[i] for i in rows])
+        yield rows.tolist(), [sources[i] for i in rows]
 
 
 # Time
 
 
 class Timing(NamedTuple):
-    """Sentences answered group by group, each group once as it is and once with hooks."""
+    """Sentences decoded group by group, each group once without and once with hooks."""
 
     seconds: list[float]
     watched: list[float]  # the same with hooks
     parts: dict[str, float]  # of `watched`
     sentences: int
-    tokens: int  # that were said, end marks not counted
+    tokens: int  # of all answers, end marks not counted
 
     @property
     def total(self) -> float:
@@ -204,22 +202,22 @@ class Timing(NamedTuple):
 
 
 def timing(subject: Subject, groups: Sequence[Sequence[Any]], tick: Tick) -> Timing:
-    watch, said = Stopwatch(), list[list[int]]()
+    watch, answers = Stopwatch(), list[list[int]]()
     plain, watched = list[float](), list[float]()
     for group in groups:
         start = perf_counter()
-        said += answer(subject, group)
+        answers += answer(subject, group)
         plain.append(perf_counter() - start)
         with around(subject.model, lambda _, part: watch.enter(part), watch.leave):
             start = perf_counter()
             answer(subject, group, watch)
             watched.append(perf_counter() - start)
         tick()
-    return Timing(plain, watched, watch.seconds, len(said), sum(map(len, said)))
+    return Timing(plain, watched, watch.seconds, len(answers), sum(map(len, answers)))
 
 
 def time_table(subject: Subject, alone: Timing, batched: Timing) -> Table:
-    """Milliseconds of a sentence and shares, by part; a step's parts stand indented under it."""
+    """Tabulate milliseconds per sentence and shares by part; a step's parts are indented."""
 
     def row(title: str, *parts: str) -> Row:
         cells: Row = [title]
@@ -257,14 +255,14 @@ def speed_table(alone: Timing, batched: Timing) -> Table:
 
 
 def memory_table(subject: Subject, tick: Tick) -> Table:
-    """Of the largest batch; what each part takes, beyond what was there when it began."""
+    """Tabulate the peak memory of the largest batch, and of each part beyond its start."""
     model, options = subject.model, subject.options
     sources = subject.read(subject.sentences)
-    source = max((ids for _, ids in batches(sources, options.beam_size)), key=Tensor.numel)
+    batch = max((ids for _, ids in batches(sources, options.beam_size)), key=_cells)
+    decoder = TorchDecoder(model)
 
     def run() -> None:
-        let_spares_go()
-        search(model, source, BOS, EOS, options)
+        search(decoder, batch, BOS, EOS, options)
 
     whole = peak_bytes(run)
     tick()
@@ -274,20 +272,25 @@ def memory_table(subject: Subject, tick: Tick) -> Table:
     rows: list[Row] = [
         ["weights", weight_bytes(model) / MIB],
         ["peak of the whole search, beyond them", whole / MIB],
-        ["  room of the key-value cache in that", cache_bytes(subject, source) / MIB],
+        ["  key-value cache in that", cache_bytes(subject, batch) / MIB],
         [f"peak of {ENCODING}, beyond what was there", parts[ENCODING] / MIB],
         ["peak of the layers of a decoding step", parts[REST] / MIB],
     ]
     inside = [part for part in IN_A_STEP if part not in (REST, OUTPUT)]
     rows += [[f"  {part}", parts[part] / MIB] for part in inside]
     rows.append([f"peak of the {OUTPUT}", parts[OUTPUT] / MIB])
-    title = f"Memory: a batch of {source.size(0)}×{source.size(1)} tokens"
+    title = f"Memory: a batch of {len(batch)}×{max(map(len, batch))} tokens"
     return Table(title, ["what", "MiB"], rows)
+
+
+def _cells(batch: list[list[int]]) -> int:
+    """Number of tokens of a batch, padding included."""
+    return len(batch) * max(map(len, batch))
 
 
 @contextmanager
 def named_spans(model: Transformer, name_of: Callable[[str, str], str]) -> Iterator[None]:
-    """What the profiler records of the model's modules has names, out of module and part."""
+    """Name the profiler's records of the model's modules, by module name and part."""
     spans: list[record_function] = []
 
     def enter(name: str, part: str) -> None:
@@ -301,31 +304,27 @@ def named_spans(model: Transformer, name_of: Callable[[str, str], str]) -> Itera
         yield
 
 
-@torch.inference_mode()
-def cache_bytes(subject: Subject, source: Tensor) -> int:
-    model, options = subject.model, subject.options
-    length = options.max_length or int(output_limits(source, model.pad_id).max())
-    session = Session([model], source, len(source), length, options.beam_size)
-    return session.voices[0].cache.n_bytes
+def cache_bytes(subject: Subject, batch: list[list[int]]) -> int:
+    """Size of the cache of a batch, its whole capacity."""
+    options = subject.options
+    length = options.max_length or int(output_limits(list(map(len, batch))).max())
+    decoder = TorchDecoder(subject.model)
+    return decoder.start(batch, len(batch), options.beam_size, length).cache.n_bytes
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Shared tensors count once; packed layers keep theirs where torch does not look."""
-    parts = [m for m in model.modules() if not isinstance(m, PackedEmbedding)]
-    own = chain.from_iterable((*m.parameters(False), *m.buffers(False)) for m in parts)
-    tensors = {t.data_ptr(): t.nbytes for t in own if not t.is_mkldnn}
-    packed = [m for m in model.modules() if isinstance(m, PackedLinear | Int8Linear)]
-    return sum(tensors.values()) + sum(m.in_features * m.out_features * m.itemsize for m in packed)
+    """Size of the weights; shared ones count once."""
+    return sum(parameter.nbytes for parameter in model.parameters())
 
 
 # A trace
 
 
 def write_trace(subject: Subject, path: Path, steps: int = 4) -> None:
-    """The first steps of the first sentence for about:tracing or Perfetto, modules by name."""
+    """Write the first steps of the first sentence for about:tracing or Perfetto."""
     short, first = subject.shortened(steps), subject.sentences[:1]
-    answer(short, first)  # what happens only once is left out
-    save_text(path, "")  # torch would not say why it cannot
+    answer(short, first)  # warm up
+    save_text(path, "")  # raises a clear error if it cannot be written; torch's names no reason
     with (
         silent_stderr(),
         named_spans(short.model, lambda name, _: name),

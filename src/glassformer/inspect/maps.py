@@ -1,29 +1,31 @@
-"""All attention of one pass through a model, by kind."""
+"""All attention weights of one forward pass, by kind."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from glassformer.decode.replay import Speaker
-from glassformer.decode.session import Session
+from glassformer.decode.ensemble import as_one
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.model.attention import record_attention
+from glassformer.model.transformer import LanguageModel, Transformer
 
 Kind = Literal["encoder", "decoder", "cross"]
 Attention = dict[Kind, Float[Tensor, "layers H T S"]]
 
 
 def kind_of(name: str) -> Kind:
-    """What the attention of this name in a model looks from and at."""
+    """Return the kind of the attention of this name in a model."""
     if name.endswith("cross_attention"):
         return "cross"
     return "decoder" if name.startswith("decoder.") else "encoder"
 
 
 def by_kind(maps: Mapping[str, Sequence[Tensor]]) -> Attention:
-    """What `record_attention` recorded of one sentence in one pass, layers stacked."""
+    """Stack the layers that `record_attention` recorded of one sentence in one pass."""
     found: dict[Kind, list[Tensor]] = {}
     for name, (weights,) in maps.items():
         found.setdefault(kind_of(name), []).append(weights[0])
@@ -32,21 +34,25 @@ def by_kind(maps: Mapping[str, Sequence[Tensor]]) -> Attention:
 
 @torch.no_grad()
 def read(model: nn.Module, ids: Int[Tensor, "1 S"]) -> tuple[Tensor, Attention]:
-    """The output of an encoder with a head, and its attention."""
+    """Return the output of a classifier or tagger, and its attention."""
     with record_attention(model) as maps:
         output = model(ids)
     return output, by_kind(maps)
 
 
 @torch.no_grad()
-def say(
-    models: Sequence[Speaker], source: Int[Tensor, "1 S"] | None, inputs: Int[Tensor, "1 T"]
+def decode(
+    models: Sequence[Transformer | LanguageModel],
+    source: Sequence[int] | None,
+    inputs: Sequence[int],
 ) -> tuple[Float[Tensor, "T V"], Attention]:
-    """The log-probabilities of what follows each of `inputs`, and the attention meanwhile.
+    """Return the log-probabilities of the token after each of `inputs`, and the attention.
 
-    Through the session that searches go through too, all at once. Of an ensemble, the attention is
-    that of the first model.
+    It is one pass through the decoder that searches use. Of an ensemble, the attention is that of
+    the first model.
     """
+    decoder = as_one([TorchDecoder(model) for model in models])
     with record_attention(models[0]) as maps:
-        logits = Session(models, source, 1, inputs.size(1)).prefill(inputs)
-    return logits[0].log_softmax(-1), by_kind(maps)
+        decoding = decoder.start(None if source is None else [source], 1, 1, len(inputs))
+        rows = decoding.prefill(np.array([inputs], np.int64)).rows()
+    return torch.from_numpy(rows[0]), by_kind(maps)

@@ -33,27 +33,23 @@ def log_odds(logits: Float[Tensor, "R C"], chosen: Int[Tensor, "R"]) -> Float[Te
 
 
 def differentiable(model: M) -> tuple[M, list[Tensor]]:
-    """The same model in layers that gradients go through, which those for inference do not.
+    """Return the model with embeddings that are leaves of the gradient, and a list of them.
 
-    With it a list that the vectors of its tokens join as they are made, source before target.
-    Nothing is copied but what is replaced; of quantised layers, what their integers stand for.
+    Each forward pass appends the vectors of its tokens to the list, source before target. The
+    weights are shared with the model.
     """
     leaves: list[Tensor] = []
     twin = _shell(model, {})
 
     def convert(module: nn.Module, name: str) -> nn.Module | None:
-        if name.rpartition(".")[2] == "embedding":
-            return _Leaf(module, leaves)
-        if hasattr(module, "in_features") and not isinstance(module, nn.Linear):
-            return _linear(module)
-        return None
+        return _Leaf(module, leaves) if name.rpartition(".")[2] == "embedding" else None
 
     replace(twin, convert)
     return twin, leaves
 
 
 def _shell(module: M, made: dict[int, nn.Module]) -> M:
-    """Modules of its own with the same parameters; what is shared stays so."""
+    """Copy the modules but not the parameters; shared modules stay shared."""
     shell = copy(module)
     made[id(module)] = shell
     shell._modules = {
@@ -63,16 +59,8 @@ def _shell(module: M, made: dict[int, nn.Module]) -> M:
     return shell
 
 
-def _linear(packed: nn.Module) -> nn.Linear:
-    linear = nn.Linear(1, 1, device="meta")
-    for name in ("weight", "bias"):
-        value = getattr(packed, name)
-        setattr(linear, name, None if value is None else nn.Parameter(value, requires_grad=False))
-    return linear
-
-
 class _Leaf(nn.Module):
-    """An embedding where the way back ends, and whose vectors are kept."""
+    """An embedding whose output is a leaf of the gradient and is collected."""
 
     def __init__(self, embedding: nn.Module, leaves: list[Tensor]) -> None:
         super().__init__()

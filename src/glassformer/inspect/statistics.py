@@ -127,10 +127,10 @@ def _attention(model: Pipeline, text: Text, truncate: bool) -> Attention:
     if isinstance(model, Classifier):
         return maps.read(model.model, torch.tensor([[bos, *read]]))[1]
     if not isinstance(model, Translator):
-        return maps.say([model.model], None, torch.tensor([[bos, *read]]))[1]
+        return maps.decode([model.model], None, [bos, *read])[1]
     (said,) = model.target_tokenizer.encode([text[1]])
     inputs = [mark_ids(model.target_tokenizer)[0], *said[:longest]]
-    return maps.say([model.model], torch.tensor([[*read, eos]]), torch.tensor([inputs]))[1]
+    return maps.decode([model.model], [*read, eos], inputs)[1]
 
 
 def _figures(kind: Kind, found: _Sums, telling: dict[tuple[int, int], float]) -> list[HeadFigures]:

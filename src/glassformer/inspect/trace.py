@@ -17,6 +17,7 @@ from torch import Tensor
 
 from glassformer.decode.options import SearchOptions, penalty
 from glassformer.decode.search import search
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import DataError, InputError
 from glassformer.inspect import maps, saliency
 from glassformer.inspect.maps import Attention
@@ -126,17 +127,16 @@ class _Speaking:
         ids = _ids(self.model, text, self.truncate)
         source = [*ids, mark_ids(self.model.tokenizer)[1]] if self.translates else None
         prefix = [] if self.translates else ids
-        read = None if source is None else torch.tensor([source])
         if target is None:
-            nodes = self._searched(read, prefix, options)
+            nodes = self._searched(source, prefix, options)
             answer = best(nodes)
         else:
             (said,) = self.subwords.encode([target])
-            nodes = self._forced(read, [*prefix, *said, self.eos], options)
+            nodes = self._forced(source, [*prefix, *said, self.eos], options)
             answer = len(nodes) - 1
         outputs = [nodes[i].token for i in path(nodes, answer)]
         inputs = [self.bos, *outputs[:-1]]
-        _, attention = maps.say(self.models, read, torch.tensor([inputs]))
+        _, attention = maps.decode(self.models, source, inputs)
         return Trace(
             kind="translator" if self.translates else "language-model",
             model=self.name,
@@ -157,18 +157,19 @@ class _Speaking:
         return self.subwords.decode(outputs)
 
     def _searched(
-        self, source: Tensor | None, prefix: list[int], options: SearchOptions
+        self, source: list[int] | None, prefix: list[int], options: SearchOptions
     ) -> list[Node]:
         tree = SearchTree(self.bos, self.eos, options, self.top)
-        search(self.models, source, self.bos, self.eos, options, [prefix], observer=tree)
+        decoders = [TorchDecoder(model) for model in self.models]
+        sources = None if source is None else [source]
+        search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
         return tree.nodes()
 
     def _forced(
-        self, source: Tensor | None, outputs: list[int], options: SearchOptions
+        self, source: list[int] | None, outputs: list[int], options: SearchOptions
     ) -> list[Node]:
-        """One branch, and what would have been likelier at each of its steps."""
-        inputs = torch.tensor([[self.bos, *outputs[:-1]]])
-        log_probs, _ = maps.say(self.models, source, inputs)
+        """Return one branch, with the most likely tokens at each of its steps."""
+        log_probs, _ = maps.decode(self.models, source, [self.bos, *outputs[:-1]])
         values, tokens = log_probs.topk(min(self.top, log_probs.size(-1)))
         likely = [
             tuple(zip(t, v, strict=True))

@@ -1,11 +1,11 @@
-"""Everything that a search has thought of, as a tree, with why each branch ends where it ends.
+"""All candidates of a search as a tree, with the reason why each branch ends where it ends.
 
     tree = SearchTree(bos, eos, options)
-    search(model, source, bos, eos, options, observer=tree)
+    search(decoder, sources, bos, eos, options, observer=tree)
     tree.nodes()
 
-The nodes are the search's own: it reports them as it makes them. Their log-probabilities are the
-numbers that it compared.
+The search reports the nodes as it makes them. Their log-probabilities are the numbers that it
+compared.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from math import inf, isinf
 from typing import Literal, get_args
 
-from jaxtyping import Float, Int
-from torch import Tensor
+import numpy as np
 
+from glassformer.decode.decoder import Ids, Values
 from glassformer.decode.observer import Step
 from glassformer.decode.options import SearchOptions, penalty
+from glassformer.decode.rows import top as best_tokens
 
-TOP = 10  # tokens that are kept of what may follow a hypothesis
+TOP = 10  # most likely next tokens that a node keeps
 
 Fate = Literal[
     "went on",  # at least one of its continuations stayed in the beam, or ended
@@ -29,7 +30,7 @@ Fate = Literal[
     "pruned",  # was not among the best of its step
     "overtaken",  # stayed in the beam, but none of its continuations did
     "given up",  # was alive when nothing could become better than what had ended
-    "given",  # was not searched for: the model was made to say it
+    "given",  # was not searched for: it is part of a given target
 ]
 FATES: tuple[Fate, ...] = get_args(Fate)
 Choice = tuple[int, float]  # a token and its log-probability
@@ -37,15 +38,15 @@ Choice = tuple[int, float]  # a token and its log-probability
 
 @dataclass(frozen=True)
 class Node:
-    """A token said after those of its ancestors."""
+    """A token that continues those of its ancestors."""
 
     parent: int | None  # its number among the nodes; the root, which is the mark <s>, has none
     token: int
-    log_probability: float  # of all that was said up to here
-    score: float  # that, over the length penalty of its length
+    log_probability: float  # of all tokens up to here
+    score: float  # log-probability / length penalty
     fate: Fate
-    complete: bool | None = None  # if it ended: by the end mark, or (False) where room ended
-    next: tuple[Choice, ...] = ()  # the likeliest to follow, by the model, if it was asked
+    complete: bool | None = None  # if it ended: by the end mark, or (False) at the length limit
+    next: tuple[Choice, ...] = ()  # the model's most likely next tokens, if they were computed
 
 
 @dataclass
@@ -63,7 +64,7 @@ class _Growing:
 
 @dataclass
 class _Sentence:
-    """The nodes of one sentence; `slots` are those that the hypotheses of the beam stand at."""
+    """The nodes of one sentence; `slots` are the nodes of the hypotheses of the beam."""
 
     nodes: list[_Growing] = field(default_factory=list)
     slots: list[int | None] = field(default_factory=list)
@@ -75,33 +76,32 @@ class _Sentence:
 
 
 class SearchTree:
-    """An `Observer`: the tree of each sentence of a batch."""
+    """An `Observer` that builds the tree of each sentence of a batch."""
 
     def __init__(self, bos: int, eos: int, options: SearchOptions, top: int = TOP) -> None:
         self.bos, self.eos, self.options, self.top = bos, eos, options, top
         self.sentences: list[_Sentence] = []
 
-    def began(self, said: Int[Tensor, "B P"], log_probs: Float[Tensor, "B P V"]) -> None:
-        width = self.options.n_best if self.options.sample else 1
-        for tokens, likely in zip(said.tolist(), log_probs, strict=True):
+    def on_prefix(self, prefix: Ids, log_probs: Values) -> None:
+        for tokens, rows in zip(prefix.tolist(), log_probs, strict=True):
             root = _Growing(None, self.bos, 0.0, 0, lived=True)
             sentence, at, total = _Sentence([root]), 0, 0.0
-            for token, row in zip(tokens, likely, strict=True):
+            for token, row in zip(tokens, rows, strict=True):
                 sentence.nodes[at].next = self._likeliest(row)
                 total += float(row[token])
                 at = sentence.add(at, token, total)
                 sentence.nodes[at].lived = True
-            sentence.slots = [at] * width
+            sentence.slots = [at]
             self.sentences.append(sentence)
 
-    def heard(self, sentences: Int[Tensor, "R"], log_probs: Float[Tensor, "R W V"]) -> None:
+    def on_scores(self, sentences: Ids, log_probs: Values) -> None:
         for number, rows in zip(sentences.tolist(), log_probs, strict=True):
             sentence = self.sentences[number]
             for node, row in zip(sentence.slots, rows, strict=True):
                 if node is not None:
                     sentence.nodes[node].next = self._likeliest(row)
 
-    def chose(self, step: Step) -> None:
+    def on_step(self, step: Step) -> None:
         for r, number in enumerate(step.sentences.tolist()):
             self._grow(self.sentences[number], step, r)
 
@@ -117,19 +117,19 @@ class SearchTree:
             places.append(sentence.add(at, token, total))
             if ends:
                 sentence.nodes[-1].complete = token == self.eos
-        lives = step.lives[r].tolist()
-        sentence.slots = [None if c < 0 else places[c] for c in lives]
+        survivors = step.survivors[r].tolist()
+        sentence.slots = [None if c < 0 else places[c] for c in survivors]
         for node in sentence.slots:
             if node is not None:
                 sentence.nodes[node].lived = True
 
-    def _likeliest(self, log_probs: Float[Tensor, "V"]) -> tuple[Choice, ...]:
-        values, tokens = log_probs.topk(min(self.top, len(log_probs)))
+    def _likeliest(self, log_probs: Values) -> tuple[Choice, ...]:
+        values, tokens = best_tokens(np.asarray(log_probs), self.top)
         found = zip(tokens.tolist(), values.tolist(), strict=True)
         return tuple((token, value) for token, value in found if value > -inf)
 
     def nodes(self, sentence: int = 0) -> list[Node]:
-        """Of a search that has ended. Parents come before their children."""
+        """Return the tree of a finished search. Parents come before their children."""
         grown = self.sentences[sentence]
         scores = [self._score(node) for node in grown.nodes]
         fates = self._fates(grown, scores)
@@ -161,7 +161,7 @@ class SearchTree:
 
 
 def path(nodes: Sequence[Node], last: int) -> list[int]:
-    """From the first token after the root to `last`."""
+    """Return the nodes from the first token after the root to `last`."""
     found: list[int] = []
     at: int | None = last
     while at is not None and nodes[at].parent is not None:
@@ -171,5 +171,5 @@ def path(nodes: Sequence[Node], last: int) -> list[int]:
 
 
 def best(nodes: Sequence[Node]) -> int:
-    """The node at which the answer ends."""
+    """Return the node at which the answer ends."""
     return next(i for i, node in enumerate(nodes) if node.fate == "best")

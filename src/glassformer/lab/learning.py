@@ -22,8 +22,8 @@ from glassformer.data import tasks
 from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.ragged import Ragged
 from glassformer.data.tokenizer import BOS, EOS, PAD
-from glassformer.decode.replay import Speaker
 from glassformer.decode.search import SearchOptions, search
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import TrainingError
 from glassformer.model.build import build
 from glassformer.model.stack import Stack
@@ -217,7 +217,8 @@ def say(model: nn.Module, batch: Batch) -> Said:
     """Greedy answers of a translator, through the search that everything decodes with."""
     right = [[int(i) for i in row if i not in (IGNORE, EOS)] for row in batch.labels]
     options = SearchOptions(beam_size=1, max_length=max(map(len, right)) + 2)
-    found = search(cast(Speaker, model.eval()), batch.inputs[0], BOS, EOS, options)
+    sources = [[int(i) for i in row if i != PAD] for row in batch.inputs[0]]
+    found = search(TorchDecoder(cast(Any, model.eval())), sources, BOS, EOS, options)
     return Said([hypotheses[0].ids for hypotheses in found], right)
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from glassformer.data.tokenizer import BOS
-from glassformer.decode.session import Session
+from glassformer.decode.torch_decoder import TorchDecoder, TorchDecoding
 from glassformer.lab.axes import doublings
 from glassformer.lab.costs import seconds
 from glassformer.lab.drawing import COLOURS, line
@@ -81,13 +82,13 @@ def attention_costs(plan: Lengths) -> Costs:
 
 @torch.inference_mode()
 def decoding_costs(model: LanguageModel, plan: Lengths) -> Costs:
-    """Of the next token behind n others, and of what is kept of these."""
+    """Measure the next token behind n others, and the cache of these."""
     costs: Costs = {}
     for n in plan.decoding:
-        told = torch.full((1, n), BOS)
-        session = Session([model], None, 1, n + plan.steps)
-        session.prefill(told[:, 1:])
-        runs = {"with": partial(_step, session), "without": partial(_again, model, told)}
+        ids = torch.full((1, n), BOS)
+        decoding = TorchDecoder(model).start(None, 1, 1, n + plan.steps)
+        decoding.prefill(ids[:, 1:].numpy())
+        runs = {"with": partial(_step, decoding), "without": partial(_again, model, ids)}
         spent = seconds(runs, plan.steps)
         for name in runs:
             costs.setdefault((f"a token, {name} cache", TIME), {})[n] = spent[name]
@@ -96,13 +97,13 @@ def decoding_costs(model: LanguageModel, plan: Lengths) -> Costs:
     return costs
 
 
-def _step(session: Session) -> None:
-    session.step(torch.full((1, 1), BOS))
+def _step(decoding: TorchDecoding) -> None:
+    decoding.step(np.full((1, 1), BOS))
 
 
-def _again(model: LanguageModel, told: Tensor) -> None:
-    """All that was told is read once more, for the sake of one token."""
-    model.output(model.features(told)[:, -1:])
+def _again(model: LanguageModel, ids: Tensor) -> None:
+    """Run the model on all tokens again, for one more token."""
+    model.output(model.features(ids)[:, -1:])
 
 
 def trial(arm: Arm, seed: int, quick: bool) -> Iterator[Measurement]:

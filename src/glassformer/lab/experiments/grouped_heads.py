@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from glassformer.data.tokenizer import EOS
-from glassformer.decode.session import Session
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.lab.axes import doublings
 from glassformer.lab.costs import seconds
 from glassformer.lab.drawing import COLOURS, line
@@ -56,21 +56,21 @@ def speed(arm: Arm, seed: int, quick: bool) -> list[Measurement]:
     """
     behind, (width, batch, steps) = int(arm["behind"]), (128, 8, 4) if quick else (256, 16, 12)
     torch.manual_seed(seed)
-    ids = torch.randint(EOS + 1, 1_000, (batch, behind))
-    sessions = {}
+    ids = torch.randint(EOS + 1, 1_000, (batch, behind)).numpy()
+    decodings = {}
     for groups in GROUPS:
         sizes = {"d_model": width, "d_ff": 2 * width, "vocab_size": 1_000, "decoder_layers": 2}
         kind = {"kind": "language-model", "n_heads": HEADS, "n_kv_heads": groups}
         model = build("tiny", **sizes, **kind)
         assert isinstance(model, LanguageModel), "what was asked for"
-        sessions[groups] = Session([model.eval()], None, batch, behind + steps)
-        sessions[groups].prefill(ids)
-    runs = {groups: partial(session.step, ids[:, :1]) for groups, session in sessions.items()}
+        decodings[groups] = TorchDecoder(model.eval()).start(None, batch, 1, behind + steps)
+        decodings[groups].prefill(ids)
+    runs = {groups: partial(d.step, ids[:, :1]) for groups, d in decodings.items()}
     spent = seconds(runs, steps)
     found = []
-    for groups, session in sessions.items():
+    for groups, decoding in decodings.items():
         of: Arm = {KV: groups, **arm}
-        kept = float(session.voices[0].cache.n_bytes)
+        kept = float(decoding.cache.n_bytes)
         found.append(Measurement(of, seed, CACHE, kept))
         found.append(Measurement(of, seed, SPEED, batch / spent[groups]))
     return found
