@@ -162,7 +162,13 @@ def test_hooks_and_recorded_attention_see_every_step():
     assert [len(x) for x in maps["decoder.layers.0.cross_attention"]] == [2] * 4
 
 
-def test_what_a_search_must_know_of_the_model():
+def test_decoding_is_without_dropout():
+    model, questions, ids = toy(dropout=0.5).train(), sources(4, 2, 6), integers(B, STEPS, low=4)
+    once, again = (start(model, questions).prefill(ids).rows() for _ in range(2))
+    assert np.array_equal(once, again) and not model.training
+
+
+def test_the_decoder_has_the_properties_of_the_model():
     decoder = TorchDecoder(toy(positions="learned", max_positions=9))
     assert (decoder.vocab_size, decoder.pad_id, decoder.reads_source) == (V, 0, True)
     assert decoder.max_target == 9 and TorchDecoder(toy()).max_target is None

@@ -10,6 +10,7 @@ from torch import nn
 
 from glassformer.config import RunSettings
 from glassformer.data.tokenizer import PAD, Tokenizer
+from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import DataError, SettingsError
 from glassformer.inspect import word_attention as reading
 from glassformer.inspect.alignment import (
@@ -33,6 +34,7 @@ from glassformer.inspect.word_attention import (
 )
 from glassformer.model.attention import MultiHeadAttention, record_attention
 from glassformer.model.build import build
+from glassformer.model.transformer import Transformer
 from glassformer.pipeline import Translator
 
 
@@ -75,8 +77,10 @@ SETTINGS = RunSettings.of(
 
 
 def translator_of(model: nn.Module) -> Translator:
-    """A translator that is never searched: its decoder only holds the model."""
-    return Translator(SimpleNamespace(model=model), {"joint": TOKENIZER}, SETTINGS)
+    """Of a planted model, alignment asks for nothing but the model."""
+    real = isinstance(model, Transformer)
+    decoder = TorchDecoder(model) if real else SimpleNamespace(model=model, max_target=None)
+    return Translator(decoder, {"joint": TOKENIZER}, SETTINGS)
 
 
 def random_attention(pair: Pair) -> torch.Tensor:

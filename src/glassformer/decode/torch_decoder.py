@@ -26,10 +26,13 @@ from glassformer.model.transformer import LanguageModel, Transformer
 
 
 class TorchDecoder:
-    """Implements `decode.decoder.Decoder` with a torch model. Hooks and `record_attention` work."""
+    """Implements `decode.decoder.Decoder` with a torch model, which it sets to evaluation mode.
+
+    Hooks on its modules and `record_attention` see every call.
+    """
 
     def __init__(self, model: Transformer | LanguageModel) -> None:
-        self.model = model
+        self.model = model.eval()  # no dropout
         self.pad_id = model.pad_id
         self.vocab_size: int = model.output.weight.size(0)
         self.reads_source = isinstance(model, Transformer)
