@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer import checkpoint
 from glassformer.checkpoint import Checkpoint, RunFolder, TrainingState, read
+from glassformer.checkpoint import format as checkpoint_format
 from glassformer.config import RunSettings
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.train.distributed import ALONE
@@ -97,7 +97,7 @@ def test_a_crash_at_any_step_of_saving_leaves_a_whole_checkpoint(
     run = RunFolder(tmp_path)
     for step in (1, 2, 3):
         run.save(some(step), step, step == 1, 2)
-    owner: Any = checkpoint.shutil if call == "rmtree" else Path
+    owner: Any = checkpoint_format.shutil if call == "rmtree" else Path
     original, calls = getattr(owner, call), iter(range(1, 1_000))
 
     def gone(*arguments: Any, **options: Any) -> Any:
@@ -121,7 +121,7 @@ def test_a_step_that_is_saved_again_is_there_until_the_new_one_is(
     """As after a validation that was put off, when it is the run's only checkpoint."""
     RunFolder(tmp_path).save(some(1), 1, False, 1)
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(checkpoint.shutil, "rmtree", lambda *_, **__: sys.exit())
+        patch.setattr(checkpoint_format.shutil, "rmtree", lambda *_, **__: sys.exit())
         RunFolder(tmp_path).save(some(2), 1, True, 1)
     assert survivors(tmp_path) in (1, 2)
 

@@ -348,7 +348,9 @@ def test_a_checkpoint_holds_the_average_of_the_weights(tmp_path: Path) -> None:
 
     train(run, report=follow)
     saved = latest(tmp_path)
-    assert_close({n: w.double() for n, w in as_tensors(saved.weights).items()}, expected, rtol=0, atol=1e-6)
+    assert_close(
+        {n: w.double() for n, w in as_tensors(saved.weights).items()}, expected, rtol=0, atol=1e-6
+    )
     raw = weights_of(run.model)
     assert any(not np.array_equal(raw[name], saved.weights[name]) for name in raw)
 
