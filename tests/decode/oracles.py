@@ -10,11 +10,14 @@ import pytest
 import torch
 from torch import nn
 
+from glassformer.checkpoint.weights import as_arrays, weights_of
+from glassformer.config import preset
 from glassformer.data.tokenizer import BOS, EOS, PAD
 from glassformer.decode.decoder import Decoder, Ids
 from glassformer.decode.options import Hypothesis, penalty
 from glassformer.decode.rows import Rows
 from glassformer.decode.torch_decoder import TorchDecoder
+from glassformer.engine.model import CompiledModel
 from glassformer.model.build import build
 from glassformer.model.masks import causal_mask
 from glassformer.model.transformer import LanguageModel, Transformer
@@ -29,8 +32,15 @@ WAYS = {
     "sample": {"sample": True, "n_best": 3},
 }
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+def compiled(model: Any) -> Decoder:
+    """The compiled engine with the weights of a toy, which knows its `settings`."""
+    return CompiledModel(model.settings, as_arrays(weights_of(model)), threads=2)
+
+
 # Every test of search runs over all of these: model -> Decoder.
-DECODERS: dict[str, Callable[[Any], Decoder]] = {"torch": TorchDecoder}
+DECODERS: dict[str, Callable[[Any], Decoder]] = {"torch": TorchDecoder, "compiled": compiled}
 each_decoder = pytest.mark.parametrize("decode", DECODERS.values(), ids=DECODERS)
 
 
@@ -40,10 +50,12 @@ def toy(vocab_size: int = 12, **changes: Any) -> Any:
         "d_model": 16, "n_heads": 4, "d_ff": 16, "encoder_layers": 1, "decoder_layers": 1,
         "tie_target_output": False,
     }  # fmt: skip
-    model = build("tiny", vocab_size=vocab_size, **sizes | changes)
+    settings = preset("tiny").replace(vocab_size=vocab_size, **sizes | changes)
+    model = build(settings)
     for parameter in model.parameters():
         if parameter.dim() == 2:
             nn.init.normal_(parameter, std=0.5)
+    model.settings = settings
     return model.eval()
 
 

@@ -88,7 +88,10 @@ def toy_settings(**changes: Any) -> ModelSettings:
 
 def toy(**changes: Any) -> Model:
     """A toy in float64 whose every parameter, gains and biases too, has a value that matters."""
-    return randomised(build(toy_settings(**changes)).double().eval())
+    settings = toy_settings(**changes)
+    model = randomised(build(settings).double().eval())
+    model.settings = settings
+    return model
 
 
 def randomised(model: nn.Module) -> Any:
