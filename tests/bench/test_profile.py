@@ -131,19 +131,14 @@ def test_every_step_of_the_plan_is_ticked(subject: Subject) -> None:
 
 
 def test_a_preset_answers_in_as_many_tokens_as_asked() -> None:
-    subject = preset_subject("tiny", 3, 2, False)
+    subject = preset_subject("tiny", 3, 2)
     assert [len(source) for source in subject.sentences] == [SOURCE_LENGTH] * 3
     assert [len(ids) for ids in answer(subject, subject.sentences)] == [ANSWER_LENGTH] * 3
 
 
-def test_int8_is_refused() -> None:
-    with pytest.raises(InputError, match="cannot be profiled in INT8"):
-        preset_subject("tiny", 3, 2, True)
-
-
 def test_a_preset_that_does_not_decode_is_refused() -> None:
     with pytest.raises(InputError, match="classifier is a classifier"):
-        preset_subject("classifier", 3, 2, False)
+        preset_subject("classifier", 3, 2)
 
 
 def test_the_trace_names_the_modules_of_a_few_steps(subject: Subject, tmp_path: Path) -> None:

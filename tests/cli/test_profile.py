@@ -53,12 +53,11 @@ def test_a_place_that_cannot_be_written_is_named_after_the_tables(
     assert "Traceback" not in errors and "Where time goes" in said
 
 
-@pytest.mark.parametrize("int8", [(), ("--int8",)], ids=["fp32", "int8"])
 def test_a_run_is_profiled_on_built_in_sentences(
-    glassformer: Command, run: Path, tmp_path: Path, int8: tuple[str, ...]
+    glassformer: Command, run: Path, tmp_path: Path
 ) -> None:
     before = set(tmp_path.rglob("*"))
-    code, said, _ = glassformer("profile", "run", *QUICK, *int8, "--sentences", "2")
+    code, said, _ = glassformer("profile", "run", *QUICK, "--sentences", "2")
     assert code == 0
     assert "run, 2 sentences, beam 5, 1 threads" in said
     assert set(tmp_path.rglob("*")) == before, "nothing is written unless asked for"

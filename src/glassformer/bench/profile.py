@@ -70,17 +70,11 @@ class Subject:
         return replace(self, options=replace(self.options, min_length=tokens, max_length=tokens))
 
 
-def preset_subject(name: str, sentences: int, beam: int, int8: bool) -> Subject:
+def preset_subject(name: str, sentences: int, beam: int) -> Subject:
     """Build a preset with random weights, which cost what trained ones do.
 
     It has no tokenizer: its sources are random ids, and its answers have one length.
     """
-    if int8:
-        raise InputError(
-            f"{name} cannot be profiled in INT8.",
-            "The profile times the modules of the torch model, which compute in fp32.",
-            "Leave int8 out; `glassformer bench decode` measures INT8.",
-        )
     if PRESETS[name].kind != "translator":
         raise InputError(
             f"{name} is a {PRESETS[name].kind}.",

@@ -67,7 +67,7 @@ def align(
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="The report as JSON.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="The report as Markdown.")] = None,
-    int8: o.Int8 = False,
+    int8: o.Int8Weights = False,
     threads: o.TorchThreads = 2,
     batch_tokens: o.BatchTokens = 2_048,
 ) -> None:

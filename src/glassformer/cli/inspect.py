@@ -66,7 +66,7 @@ def inspect(
         int | None, typer.Option(min=1, help="Width of the search. [5; 1 of a corpus]")
     ] = None,
     truncate: o.Truncate = False,
-    int8: o.Int8 = False,
+    int8: o.Int8Weights = False,
     threads: o.TorchThreads = 2,
 ) -> None:
     """Show what MODEL does with TEXT: attention, the search, what the answer hangs on.

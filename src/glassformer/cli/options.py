@@ -20,6 +20,9 @@ Int8 = Annotated[
         "in fp32. [as the model is stored]",
     ),
 ]
+Int8Weights = Annotated[
+    bool, typer.Option("--int8", help="Round the weights to eight bits, as `quantize` does.")
+]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads, at most. [all that the process may use]")
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.cli import options as o
 from glassformer.cli.bench import print_tables
 from glassformer.cli.progress import progress
 from glassformer.config import PRESETS
@@ -31,8 +32,7 @@ def profile(
         Path | None, typer.Option(help="Sentences to translate, one a line. [built-in ones]")
     ] = None,
     beam: Annotated[int, typer.Option(min=1, help="Hypotheses side by side; 1 is greedy.")] = 5,
-    int8: Annotated[bool, typer.Option("--int8", help="With weights in eight bits.")] = False,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of torch.")] = 2,
+    threads: o.TorchThreads = 2,
     sentences: Annotated[int, typer.Option(min=1, help="How many sentences.")] = 64,
     trace: Annotated[
         Path | None, typer.Option(help="Where a trace of a few steps goes, for Perfetto.")
@@ -42,7 +42,10 @@ def profile(
         bool, typer.Option("--quick", help="Toy sizes in seconds: a test of the command itself.")
     ] = False,
 ) -> None:
-    """Time and memory of each part of decoding, latency, and what one more token costs."""
+    """Time and memory of each part of decoding, latency, and what one more token costs.
+
+    The torch model is profiled, in fp32; `bench decode` measures the compiled engine.
+    """
     require_torch("glassformer profile")
     import torch
 
@@ -50,11 +53,11 @@ def profile(
 
     torch.set_num_threads(threads)
     plan = Plan.quick(sentences) if quick else Plan(sentences)
-    subject = _subject(model, source, plan.sentences, beam, int8)
+    subject = _subject(model, source, plan.sentences, beam)
     subject = subject.shortened(QUICK) if quick else subject
     plan = plan.fitting(subject)
     command: list[object] = ["glassformer", "profile", model, "--beam", beam, "--threads", threads]
-    command += ["--sentences", sentences, *["--int8"] * int8, *["--quick"] * quick]
+    command += ["--sentences", sentences, *["--quick"] * quick]
     command += ["--source", source] if source else []
     with progress("measuring", plan.steps) as tick:
         report = profile_decoding(subject, plan, shlex.join(map(str, command)), tick)
@@ -67,22 +70,21 @@ def profile(
         print(f"trace written to {trace}: open it in https://ui.perfetto.dev or about:tracing")
 
 
-def _subject(name: str, source: Path | None, count: int, beam: int, int8: bool) -> "Subject":
+def _subject(name: str, source: Path | None, count: int, beam: int) -> "Subject":
     from glassformer.bench.profile import preset_subject, run_subject
 
     if name not in PRESETS:
         from glassformer.pipeline import load_translator
 
-        return run_subject(
-            name, load_translator(name, int8 or None, engine="torch"), _texts(source, count), beam
-        )
+        translator = load_translator(name, engine="torch")
+        return run_subject(name, translator, _texts(source, count), beam)
     if source is not None:
         raise SettingsError(
             f"{name} cannot read {source}.",
             "A preset has random weights and no subwords.",
             "Leave --source out, or name a trained model.",
         )
-    return preset_subject(name, count, beam, int8)
+    return preset_subject(name, count, beam)
 
 
 def _texts(source: Path | None, count: int) -> list[str]:
