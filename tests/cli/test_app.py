@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import glassformer
+from glassformer.cli.app import VERBS
 from glassformer.config import PRESETS, ModelSettings
 from train.runs import Command
 
@@ -22,6 +23,25 @@ def test_without_arguments_it_shows_worked_examples() -> None:
     assert result.returncode == 0
     assert "glassformer describe tiny" in result.stdout
     assert "glassformer bench model" in result.stdout
+
+
+def test_help_lists_every_verb_with_what_it_does_and_imports_nothing_heavy() -> None:
+    result = run("--help")
+    assert result.returncode == 0
+    for verb, what in VERBS.items():
+        assert f"  {verb:<9}  {what}\n" in result.stdout
+    heavy = {"torch", "numba", "numpy", "pydantic", "sentencepiece"}
+    told = [sys.executable, "-X", "importtime", "-m", "glassformer", "--help"]
+    imported = subprocess.run(told, capture_output=True, text=True).stderr.splitlines()
+    assert not heavy & {line.rpartition("|")[2].strip() for line in imported}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    code, out, _ = Command(monkeypatch, capsys)(verb, "--help")
+    assert code == 0 and out.startswith(f"Usage: glassformer {verb} [OPTIONS]")
 
 
 def test_it_tells_its_version() -> None:
