@@ -76,7 +76,7 @@ def variants(selection: list[Case], *kinds: str) -> list[Any]:
 
 ALL = cases(SEAMS)
 PAIRS = all_pairs(SEAMS)
-# What decides where attention looks, in full; the other seams work on each position by itself.
+# All that affects attention weights, in full; the other seams work on each position by itself.
 ATTENTION = cases({n: SEAMS[n] for n in ("positions", "n_kv_heads", "attention")}) + PAIRS
 
 

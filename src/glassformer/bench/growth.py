@@ -1,7 +1,7 @@
-"""What one more token costs as the output grows and as the input grows.
+"""Cost of one more token as the output grows and as the input grows.
 
-With the cache a step reads one token however many were said before it; without it, all of them
-again. A longer input costs more to read, and a little more at every step that attends to it.
+With the cache, a step computes one token whatever the output's length; without it, all tokens
+again. A longer input costs more to encode, and a little more at every step that attends to it.
 Each table ends with the exponent p of the fit cost ≈ c · n^p of each column.
 """
 
@@ -25,27 +25,27 @@ from glassformer.model.masks import padding_mask
 from glassformer.model.positions import LearnedPositions
 from glassformer.model.transformer import Transformer
 
-SOURCE_LENGTH = 20  # tokens of a source that is made up
+SOURCE_LENGTH = 20  # tokens of a random source
 MIB = 2**20
 
 
 @dataclass(frozen=True)
 class Growth:
-    """At which lengths to measure, and how thoroughly."""
+    """Lengths to measure at, and repetitions."""
 
     lengths: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
     window: int = 8  # steps that the cost at a length is taken from
     rounds: int = 3
 
     def fitting(self, model: Transformer) -> "Growth":
-        """No length that learned positions have no row for."""
+        """Leave out lengths beyond the learned positions."""
         tables = [
             stack.positions.weight.size(0)
             for stack in (model.encoder, model.decoder)
             if isinstance(stack.positions, LearnedPositions)
         ]
-        room = min(tables, default=max(self.lengths))
-        return replace(self, lengths=tuple(sorted({min(n, room) for n in self.lengths})))
+        longest = min(tables, default=max(self.lengths))
+        return replace(self, lengths=tuple(sorted({min(n, longest) for n in self.lengths})))
 
     @property
     def steps(self) -> int:
@@ -53,7 +53,7 @@ class Growth:
 
 
 def by_output(model: Transformer, growth: Growth, tick: Tick) -> Table:
-    """The cost of a token as the output grows: with the cache, and without."""
+    """Tabulate the cost of a token as the output grows, with and without the cache."""
     source = made_up(model, 1, SOURCE_LENGTH)
     cached, uncached = [], []
     for _ in range(growth.rounds + 1):  # in turns, and the best of each counts
@@ -73,20 +73,20 @@ def by_output(model: Transformer, growth: Growth, tick: Tick) -> Table:
 
 @torch.inference_mode()
 def by_input(model: Transformer, growth: Growth, tick: Tick) -> Table:
-    """The cost of reading a source, and of a step that attends to it."""
+    """Tabulate the cost of encoding a source, and of a step that attends to it."""
     sources = {str(n): made_up(model, 1, n) for n in growth.lengths}
     reading: dict[str, Run] = {n: partial(encode, model, source) for n, source in sources.items()}
     read = interleave(reading, growth.rounds, tick)
-    room = growth.window * (growth.rounds + 1)
-    decodings = {n: _start(model, source, room) for n, source in sources.items()}
+    steps = growth.window * (growth.rounds + 1)
+    decodings = {n: _start(model, source, steps) for n, source in sources.items()}
     stepping: dict[str, Run] = {
         n: partial(_advance, d, growth.window) for n, d in decodings.items()
     }
     stepped = interleave(stepping, growth.rounds, tick)
     rows: list[Row] = []
     for n, decoding in decodings.items():
-        reads, steps = 1e3 * read[n], 1e3 * stepped[n] / growth.window
-        rows.append([int(n), reads, 1e3 * reads / int(n), steps, _source_bytes(decoding) / MIB])
+        reads, step = 1e3 * read[n], 1e3 * stepped[n] / growth.window
+        rows.append([int(n), reads, 1e3 * reads / int(n), step, _source_bytes(decoding) / MIB])
     columns = ["tokens in", "encoding, ms", "µs a token", "a step, ms", "keys and values, MiB"]
     title = "Cost as the input grows: one sentence, greedily"
     return Table(title, columns, [*rows, _exponents(rows)])
@@ -99,7 +99,7 @@ class Step(NamedTuple):
 
 @torch.inference_mode()
 def cached_steps(model: Transformer, source: Tensor, count: int) -> list[Step]:
-    """The first `count` steps of one sentence, greedily."""
+    """Time the first `count` steps of one sentence."""
     with _tokens_read(model) as tokens:
         decoding = _start(model, source, count)
         return _timed([partial(_advance, decoding)] * count, tokens)
@@ -107,7 +107,7 @@ def cached_steps(model: Transformer, source: Tensor, count: int) -> list[Step]:
 
 @torch.inference_mode()
 def uncached_steps(model: Transformer, source: Tensor, lengths: Sequence[int]) -> list[Step]:
-    """The step that each of `lengths` is reached by, when all before it is read again."""
+    """Time the step to each of `lengths` when all tokens before it are computed again."""
     mask = padding_mask(source, model.pad_id)
     memory = model.encoder(source, mask)
 
@@ -120,7 +120,7 @@ def uncached_steps(model: Transformer, source: Tensor, lengths: Sequence[int]) -
 
 @contextmanager
 def _tokens_read(model: Transformer) -> Iterator[list[int]]:
-    """How many tokens go through the decoder, call by call."""
+    """Count the tokens that the decoder computes in each call."""
     tokens: list[int] = []
 
     def count(_: object, args: tuple[Tensor, ...]) -> None:
@@ -131,7 +131,7 @@ def _tokens_read(model: Transformer) -> Iterator[list[int]]:
 
 
 def _timed(runs: Iterable[Run], tokens: list[int]) -> list[Step]:
-    """Each run, with the `tokens` that were read for it."""
+    """Time each run; `tokens` are those that it computed."""
     seconds: list[float] = []
     for run in runs:
         start = perf_counter()
@@ -159,7 +159,7 @@ def encode(model: Transformer, source: Tensor) -> Tensor:
 
 
 def made_up(model: Transformer, batch: int, length: int) -> Tensor:
-    """Sources of ordinary tokens, drawn at random."""
+    """Draw sources of ordinary tokens at random."""
     return torch.randint(EOS + 1, model.encoder.embedding.weight.size(0), (batch, length))
 
 

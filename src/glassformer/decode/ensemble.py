@@ -48,7 +48,7 @@ class Ensemble:
             )
 
     def parts(self, batch: int, width: int) -> int:
-        """Return the least number that a member asks for; 1 if one does not say."""
+        """Return the least number of parts that a member asks for."""
         return min(parts(member, batch, width) for member in self.members)
 
     def start(

@@ -5,5 +5,5 @@
     G key-value heads                    C classes
 
 Read small to large: masks, dropout, attention, positions, norm, feed_forward, residual, embedding,
-stack, encoder, decoder, transformer, classifier; then cache, init, build, describe.
+stack, encoder, decoder, transformer, classifier; then cache, init, build, describe, replace.
 """

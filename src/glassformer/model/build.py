@@ -1,4 +1,4 @@
-"""Settings to modules. The only place that reads setting strings; modules get plain arguments."""
+"""Build modules from settings. Only this file reads setting strings; modules get arguments."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -60,7 +60,7 @@ INITS: dict[str, Callable[[nn.Module], None]] = {
 
 
 def build(settings: ModelSettings | str = "tiny", **changes: Any) -> Model:
-    """A model from settings or the name of a preset, with changes: build("tiny", n_kv_heads=1)."""
+    """Build a model from settings or a preset, with changes: build("tiny", n_kv_heads=1)."""
     s = preset(settings) if isinstance(settings, str) else settings
     s = s.replace(**changes)
     check(s)
@@ -73,7 +73,7 @@ def build(settings: ModelSettings | str = "tiny", **changes: Any) -> Model:
 
 
 def check(s: ModelSettings) -> None:
-    """Refuse settings that are fine one by one and do not go together."""
+    """Refuse settings that are valid one by one but not together."""
     if s.d_model % s.n_heads:
         why = "Each head has width d_model / n_heads."
         _refuse(s, "n_heads", "d_model", why, divisors(s.d_model))

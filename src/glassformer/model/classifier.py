@@ -26,18 +26,18 @@ def _real_tokens(mask: Tensor) -> Bool[Tensor, "b S 1"]:
 
 
 def mean_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
-    """The mean over real tokens; zeros if there are none."""
+    """Take the mean over all tokens but padding; zeros if there are none."""
     weights = _real_tokens(real).to(x.dtype)
     return (x * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
 def first_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
-    """The first token, which training makes a summary."""
+    """Take the vector of the first token, which training makes a summary."""
     return x[:, 0]
 
 
 def max_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
-    """The largest value of each feature over real tokens; zeros if there are none."""
+    """Take the maximum of each feature over all tokens but padding; zeros if there are none."""
     real = _real_tokens(real)
     largest = x.masked_fill(~real, torch.finfo(x.dtype).min).amax(1)
     return largest.masked_fill(~real.any(1), 0.0)
@@ -46,8 +46,8 @@ def max_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
 class TransformerClassifier(nn.Module):
     """Encoder, pooling, dropout, one linear layer: logits over the classes.
 
-    With `votes` the answer is made of two opinions, formed apart: the encoder's, and for a `share`
-    that of the text's n-grams. Training changes the encoder's, by its own loss.
+    With `votes`, the logits are (1 - share) · the encoder's + share · those of the text's n-grams.
+    Training changes the encoder only, by the loss of its own logits.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a model is made of: parts, shapes, parameters, and the arithmetic of one token."""
+"""Describe a model: parts, shapes, parameters, and FLOPs per token."""
 
 import re
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from glassformer.model.attention import MultiHeadAttention
 
 @dataclass(frozen=True)
 class Part:
-    """One kind of part; `copies` of it stand at the same place of different layers."""
+    """One kind of part, which occurs in `copies` layers."""
 
     name: str
     shape: str
     copies: int
     parameters: int  # of all copies; 0 where the weight is another part's
-    flops: int  # of all copies, for one token that passes through
+    flops: int  # of all copies, for one token
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Description:
 
     @property
     def flops(self) -> int:
-        """For one source token and one target token together."""
+        """FLOPs of one source token and one target token together."""
         return sum(part.flops for part in self.parts)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table as text: a heading, a row per part, the total."""
+        """Return the table as text: a heading, a row per part, the total."""
         heading = ("part", "shape", "copies", "parameters", "FLOPs/token")
         body = [
             (p.name, p.shape, f"{p.copies}", f"{p.parameters:,}", f"{p.flops:,}")
@@ -57,9 +57,9 @@ class Description:
 
 
 def describe(model: nn.Module, length: int = 24) -> Description:
-    """The parts of `model`; attention's own arithmetic is counted for `length` keys.
+    """Return the parts of `model`. Attention is counted for `length` keys.
 
-    A multiply and an add are two FLOPs; what is not a matrix product is not counted.
+    A multiply and an add are two FLOPs. Only matrix products are counted.
     """
     merged: dict[str, Part] = {}
     for part in _parts(model, length):

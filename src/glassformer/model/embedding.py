@@ -14,8 +14,8 @@ from glassformer.model.masks import check_id_shape
 class TokenEmbedding(nn.Module):
     """A row of the table per id, times √d_model.
 
-    The table may also be the output projection's (§3.4), which wants it small; the factor brings
-    the input back to the size of the positions that are added to it.
+    A table that is tied to the output projection (§3.4) has small values; the factor scales them to
+    the size of the positions that are added.
     """
 
     def __init__(self, vocab_size: int, d_model: int) -> None:

@@ -37,7 +37,7 @@ class EncoderLayer(nn.Module):
 
 
 class TransformerEncoder(Stack):
-    """Token ids to one vector per token, each having seen all the others."""
+    """Map token ids to one vector per token, computed from all tokens."""
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B S D"]:
         positions = torch.arange(ids.size(-1), device=ids.device)

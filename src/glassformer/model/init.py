@@ -1,11 +1,11 @@
-"""Initialisation, all of it here: every parameter of a model gets its first value from `xavier`.
+"""Initialisation: `xavier` gives every parameter of a model its first value.
 
 matrices        uniform in ±√(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010), W^Q, W^K and
-                W^V each by itself although they are packed
-embeddings      normal, standard deviation 1/√d_model: of size 1 after the factor √d_model, and
-                logits of size 1 where the table is the output projection's too
+                W^V each by its own size although they are one matrix
+embeddings      normal, standard deviation 1/√d_model: vectors of standard deviation 1 after the
+                factor √d_model, and logits of that size where the table is tied to the output
 gains, biases   1, 0
-votes           0, until they are counted in the training text
+votes           0, until they are fitted to the training text
 """
 
 from math import sqrt
@@ -24,7 +24,7 @@ from glassformer.model.stack import Stack
 
 
 def xavier(model: nn.Module) -> None:
-    """The customary reading of the paper, which names no initialisation."""
+    """Initialise as most implementations do; the paper names no initialisation."""
     tables = {
         id(m.weight) for m in model.modules() if isinstance(m, TokenEmbedding | LearnedPositions)
     }
@@ -52,10 +52,10 @@ def xavier(model: nn.Module) -> None:
 
 
 def depth_scaled(model: nn.Module) -> None:
-    """`xavier`, with what each residual branch adds divided by √(branches of its stack).
+    """Initialise by `xavier`, with the output of each residual branch divided by √(branches).
 
-    Then the sum over all branches starts at the size of one, however deep the stack
-    (the scaling of GPT-2: Radford et al., 2019).
+    The sum over all branches of a stack then has the variance of one, whatever the depth (the
+    scaling of GPT-2: Radford et al., 2019).
     """
     xavier(model)
     for stack in model.modules():
@@ -70,7 +70,7 @@ def depth_scaled(model: nn.Module) -> None:
 
 
 def _packed_widths(model: nn.Module) -> dict[int, list[int]]:
-    """The widths of the matrices that share one Linear, by its id."""
+    """Return the widths of the matrices that are one Linear, by its id."""
     widths: dict[int, list[int]] = {}
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):

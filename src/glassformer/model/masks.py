@@ -1,9 +1,9 @@
-"""Who may attend to whom.
+"""Attention masks.
 
 A mask is boolean, `True` = may attend, of shape (B or 1, 1, T or 1, S). It is made here once per
-batch and handed down as an argument. Masks combine with `&`:
+batch and passed down as an argument. Masks combine with `&`:
 
-    padding_mask(ids) & causal_mask(ids.size(1))      what a decoder sees: `target_mask(ids)`
+    padding_mask(ids) & causal_mask(ids.size(1))      a decoder's mask: `target_mask(ids)`
 """
 
 import torch
@@ -14,7 +14,7 @@ from glassformer.errors import InputError
 
 
 def padding_mask(ids: Tensor, pad_id: int = 0) -> Bool[Tensor, "B 1 1 S"]:
-    """Every query may attend to every real token, none to padding."""
+    """Let every query attend to every token but padding."""
     check_id_shape(ids)
     return (ids != pad_id)[:, None, None, :]
 
@@ -22,14 +22,14 @@ def padding_mask(ids: Tensor, pad_id: int = 0) -> Bool[Tensor, "B 1 1 S"]:
 def causal_mask(
     length: int, past: int = 0, device: torch.device | None = None
 ) -> Bool[Tensor, "1 1 T S"]:
-    """Position i may attend to j ≤ i (§3.2.3). `past` keys come before the first query: a cache."""
+    """Let position i attend to j ≤ i (§3.2.3). `past` cached keys precede the first query."""
     queries = torch.arange(past, past + length, device=device)
     keys = torch.arange(past + length, device=device)
     return (keys <= queries[:, None])[None, None]
 
 
 def target_mask(ids: Tensor, pad_id: int = 0) -> Bool[Tensor, "B 1 T T"]:
-    """Position i may attend to the real tokens among j ≤ i."""
+    """Let position i attend to j ≤ i but not to padding."""
     return padding_mask(ids, pad_id) & causal_mask(ids.size(1), device=ids.device)
 
 
@@ -43,7 +43,7 @@ def check_id_shape(ids: Tensor) -> None:
 
 
 def check_mask(mask: Tensor | None, q: Tensor, k: Tensor) -> None:
-    """Refuse a mask that would be broadcast over the wrong axis: it would train quietly and badly.
+    """Refuse a mask that would be broadcast over the wrong axis: training would silently suffer.
 
     Keys are never broadcast, so a padding mask laid along the queries (B, 1, S, 1) cannot pass.
     """

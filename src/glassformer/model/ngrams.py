@@ -1,20 +1,19 @@
-"""A bag of n-grams: what each of them, wherever it stands in a text, says for each class."""
+"""A bag-of-n-grams classifier: each n-gram has a vote for each class, wherever it occurs."""
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 MIX = 0x2545F4914F6CDD1D  # an odd number whose products spread over all 64 bits
-ALONE, BEGINS, CONTINUES = range(3)  # what a token is to words
+ALONE, BEGINS, CONTINUES = range(3)  # how a token is part of a word
 
 
 class NgramVotes(nn.Module):
-    """For each class the sum of the votes of a text's different n-grams, of up to `longest` words.
+    """Sum the votes of a text's distinct n-grams of up to `longest` words, for each class.
 
-    A word is a token, with those behind it that continue it; `kinds` tells which may, and until
-    it is set none does. Words of one token have places of their own in the table; others, and
-    longer n-grams, share `places` others by a hash. The votes are counted and fitted before
-    training (`train/votes.py`), and no gradient changes them.
+    A word is a token and the tokens that continue it; `kinds` marks these, none until it is set.
+    A word of one token has its own row of the table. All other n-grams share `places` rows by a
+    hash. The votes are fitted before training (`train/votes.py`) and have no gradient.
     """
 
     def __init__(
@@ -37,9 +36,9 @@ class NgramVotes(nn.Module):
     def distinct(
         self, ids: Tensor, finer: int = 1
     ) -> tuple[Int[Tensor, "B N"], Bool[Tensor, "B N"]]:
-        """The place of every n-gram, in order, and whether it counts.
+        """Return the places of all n-grams, sorted, and whether each counts.
 
-        A second one of the same place does not, nor does one with padding in it.
+        Repetitions of a place do not count, nor do n-grams with padding.
         """
         places = self.places_of(ids, finer).sort(1).values
         first = torch.ones_like(places, dtype=torch.bool)
@@ -47,9 +46,9 @@ class NgramVotes(nn.Module):
         return places, first & (places != self.pad_id)
 
     def places_of(self, ids: Tensor, finer: int = 1) -> Int[Tensor, "B N"]:
-        """Of all words, all pairs of neighbours, and so on; padding's where one has padding.
+        """Return the place of each n-gram; that of padding where it contains padding.
 
-        In a table `finer` times as large, whose places `coarse` brings back to this one's.
+        Places are in a table `finer` times as large; `coarse` maps them to this table.
         """
         words = self.words(ids)
         code, whole = words, words != self.pad_id
@@ -62,10 +61,9 @@ class NgramVotes(nn.Module):
         return torch.cat(found, 1)
 
     def words(self, ids: Tensor) -> Int[Tensor, "B S"]:
-        """A number for each word, with padding behind the last.
+        """Return a number for each word, padded behind the last.
 
-        A token alone is its own number; of several it is Σ idₚ · MIXᵖ, which hardly two words
-        have in common.
+        The number of a word is Σ idₚ · MIXᵖ: the id of a single token, a hash of several.
         """
         ids, kinds = ids.long(), self.kinds[ids]
         goes_on = torch.zeros_like(ids, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Layer normalisation: each equation in the open, and a module that runs it in one kernel."""
+"""Layer normalisation: each equation as a function, and a module that runs it in one kernel."""
 
 import torch
 from jaxtyping import Float

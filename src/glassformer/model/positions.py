@@ -1,11 +1,11 @@
-"""Where a token stands: every scheme, through three seams with plain defaults.
+"""Positions: every scheme, as up to three operations with plain defaults.
 
     embed(x, positions)                  added to the token's vector    sinusoidal, learned
-    rotate(q, k, q_positions, ...)       turns queries and keys         RoPE
+    rotate(q, k, q_positions, ...)       rotates queries and keys       RoPE
     bias(q_positions, k_positions)       added to the scores            ALiBi, relative, T5
 
-Schemes get absolute positions, not lengths, so they are right behind a cache. Only self-attention
-is rotated and biased: source and target positions share no origin.
+Schemes get absolute positions, not lengths, so they work with a cache. Only self-attention is
+rotated and biased: source and target positions share no origin.
 """
 
 from math import log
@@ -21,9 +21,9 @@ BASE = 10_000.0  # the longest wavelength is 2π times this, in the paper and in
 
 
 class NoPositions(nn.Module):
-    """No scheme at all, and the plain default of all three seams."""
+    """No positions: the default of all three operations."""
 
-    longest: int | None = None  # positions that there are; None: any number
+    longest: int | None = None  # number of positions; None: any number
 
     def embed(
         self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "T"]
@@ -136,11 +136,11 @@ class RotaryEmbedding(NoPositions):
 
 
 class AlibiBias(NoPositions):
-    """ALiBi (Press et al., 2021): each head fades with distance, at its own fixed slope."""
+    """ALiBi (Press et al., 2021): a bias of -slope · distance, with a fixed slope per head."""
 
     def __init__(self, n_heads: int) -> None:
         super().__init__()
-        self.slopes = alibi_slopes(n_heads)  # no tensor: there is nothing here to move or to load
+        self.slopes = alibi_slopes(n_heads)  # no tensor: there is nothing to move or to load
 
     def bias(
         self, q_positions: Int[Tensor, "T"], k_positions: Int[Tensor, "S"]
@@ -159,14 +159,14 @@ def alibi_slopes(n_heads: int) -> list[float]:
 
 
 class LearnedBias(NoPositions):
-    """A learned scalar per head and bucket of signed distances; a subclass says which bucket."""
+    """A learned scalar per head and bucket of signed distances; subclasses define the buckets."""
 
     def __init__(self, n_heads: int, n_buckets: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_buckets, n_heads))
 
     def buckets(self, distance: Int[Tensor, "T S"]) -> Int[Tensor, "T S"]:
-        """Which row of the table serves each signed distance, key - query."""
+        """Return the row of the table for each signed distance, key - query."""
         raise NotImplementedError
 
     def bias(
@@ -177,7 +177,7 @@ class LearnedBias(NoPositions):
 
 
 class RelativePositionBias(LearnedBias):
-    """One bucket for each distance up to ±`max_distance`, beyond which all are alike.
+    """One bucket for each distance up to ±`max_distance`; larger distances are clipped.
 
     The clipping is Shaw et al.'s (2018); a scalar on the score instead of a vector in the key.
     """
@@ -191,10 +191,10 @@ class RelativePositionBias(LearnedBias):
 
 
 class BucketedRelativeBias(LearnedBias):
-    """T5's (Raffel et al., 2020): near distances a bucket each, far ones share logarithmically.
+    """T5's (Raffel et al., 2020): a bucket for each near distance, logarithmic ones for far ones.
 
-    `bidirectional` (an encoder) keeps half of the buckets for keys after the query; a decoder,
-    which sees none, uses all of them looking back.
+    `bidirectional` (an encoder) uses half of the buckets for keys after the query. A decoder has no
+    such keys and uses all buckets for keys before it.
     """
 
     def __init__(

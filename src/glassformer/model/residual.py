@@ -1,4 +1,4 @@
-"""The residual connection around a sub-layer, and where its norm stands.
+"""The residual connection around a sub-layer, with the norm after or before it.
 
 PostNorm (§3.1, §5.4)                    PreNorm (Xiong et al., 2020)
 

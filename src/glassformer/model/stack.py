@@ -1,4 +1,4 @@
-"""What encoder and decoder share: tokens placed, layers run one after the other, a last norm."""
+"""What encoder and decoder share: embedding, positions, a list of layers, a final norm."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -19,8 +19,8 @@ from glassformer.model.positions import NoPositions
 class Stack(nn.Module):
     """N layers over embedded tokens.
 
-    `activation_checkpointing` keeps only what goes into each layer and computes the inside again
-    on the way back: memory for time, the same gradients.
+    `activation_checkpointing` stores only the input of each layer and recomputes the rest in the
+    backward pass: less memory, more time, the same gradients.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class Stack(nn.Module):
     def geometry(
         self, q_positions: Int[Tensor, "T"], k_positions: Int[Tensor, "S"]
     ) -> tuple[Rotation, Tensor | None]:
-        """What the positions do to self-attention, the same in every layer: a rotation and a bias.
+        """Return the rotation and bias of self-attention, which are the same in every layer.
 
-        Keys are rotated before they are cached, so only the new ones, at the queries' positions.
+        Keys are rotated before they are cached, so only new keys are, at the queries' positions.
         """
         rotate = partial(self.positions.rotate, q_positions=q_positions, k_positions=q_positions)
         return rotate, self.positions.bias(q_positions, k_positions)

@@ -1,7 +1,7 @@
 """Whole models with an output over the vocabulary: the Transformer, and a decoder on its own.
 
-Every model is `output(features(...))`: what the last layer says of each position, and one product
-that turns it into logits. The softmax belongs to the loss or the search.
+Every model is `output(features(...))`: the vectors of the last layer, and one linear layer that
+maps them to logits. The softmax is part of the loss or the search.
 """
 
 from jaxtyping import Float
@@ -55,7 +55,7 @@ class Transformer(nn.Module):
         mask: Tensor | None = None,
         cache: DecoderCache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """The features of `target`; behind a `cache`, of the ids that follow it."""
+        """Return the features of `target`; with a `cache`, `target` follows the cached ids."""
         if mask is None and cache is None:
             mask = target_mask(target, self.pad_id)
         return self.decoder(target, memory, mask, memory_mask, cache)
