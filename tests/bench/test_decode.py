@@ -155,7 +155,7 @@ def test_engines_that_say_something_else_are_found_out(saved: Checkpoint, folder
 
 def test_a_tie_may_go_either_way(saved: Checkpoint) -> None:
     table = "encoder.embedding.weight"
-    twins = {**saved.weights, table: saved.weights[table].clone()}
+    twins = {**saved.weights, table: saved.weights[table].copy()}
     twins[table][6] = twins[table][5]
     check = partial(
         check_same_text, replace(saved, weights=twins), sources=SOURCES[:1], lengths=EXACTLY

@@ -1,7 +1,6 @@
 """The same weights in CTranslate2's format give the same probabilities."""
 
 import sys
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ import torch
 from equivalence.variants import PAIRS, randomised, toy_settings
 from glassformer.checkpoint import weights_of
 from glassformer.data.tokenizer import BOS, EOS
-from glassformer.decode.packed import pack
 from glassformer.errors import InputError, MissingPackageError
 from glassformer.interop.ctranslate2 import POSITIONS, to_ctranslate2
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
-from glassformer.quantize import quantize
 
 NAMES = list(map(str, range(11)))
 REFUSED = {"alibi": "AlibiBias", "relative": "RelativePositionBias"}
@@ -105,17 +102,6 @@ def test_int8_is_smaller_and_leaves_the_model_alone(tmp_path: Path) -> None:
     assert sizes[1] < sizes[0]
     after = weights_of(model)
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
-
-
-def test_a_packed_model_is_written_and_a_quantised_one_refused(tmp_path: Path) -> None:
-    model = toy(d_model=16)
-    packed = pack(deepcopy(model))
-    assert isinstance(packed, Transformer)
-    assert_same_probabilities(model, to_ctranslate2(packed, tmp_path / "packed", NAMES))
-    quantised = quantize(model)
-    assert isinstance(quantised, Transformer)
-    with pytest.raises(InputError, match="A model in INT8 cannot be written for CTranslate2"):
-        to_ctranslate2(quantised, tmp_path, NAMES)
 
 
 @pytest.mark.parametrize("positions", REFUSED)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from glassformer.errors import InputError, MissingPackageError
 from glassformer.model.attention import MultiHeadAttention
-from glassformer.model.embedding import TokenEmbedding
 from glassformer.model.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.positions import (
@@ -171,12 +170,6 @@ def _values(tensor: Tensor) -> Any:
 
 
 def _check(model: Transformer, source: list[str], target: list[str]) -> None:
-    if not isinstance(model.encoder.embedding, TokenEmbedding):
-        raise InputError(
-            "A model in INT8 cannot be written for CTranslate2.",
-            "It quantises by its own rules, from weights in fp32.",
-            "Write the model that was quantised, with int8=True.",
-        )
     scheme = type(model.encoder.positions)
     if scheme not in POSITIONS:
         raise InputError(
