@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from safetensors import safe_open
 from safetensors.numpy import load, save
 
 from glassformer.config import RunSettings
-from glassformer.data.download import sha256_of
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import CheckpointError
 
@@ -192,11 +191,16 @@ def _verified(folder: Path, training: bool) -> dict[str, bytes]:
         if not training and name in (STATE_TENSORS, STATE_VALUES):
             continue
         file = folder / name
-        if not file.is_file() or sha256_of(file) != digest:
+        if not file.is_file() or _sha256_of(file) != digest:
             raise _damaged(file)
         if name != WEIGHTS:  # read tensor by tensor: the file may be large
             contents[name] = file.read_bytes()
     return contents
+
+
+def _sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _manifest(path: Path) -> dict[str, str]:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.config import RunSettings
-from glassformer.data import datasets
 from glassformer.data.tokenizer import BOS, Tokenizer
 from glassformer.pipeline.batches import (
     BATCH_TOKENS,
@@ -112,4 +111,6 @@ class Classifier:
 
 def _words(name: str) -> dict[str, str]:
     """Return the words for the labels of a named set, if its labels are codes."""
+    from glassformer.data import datasets  # it imports HTTP and TLS, which a translator never needs
+
     return (datasets.manifest(name).labels or {}) if name in datasets.names() else {}
