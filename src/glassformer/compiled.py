@@ -22,6 +22,8 @@ from llvmlite import binding
 
 from glassformer.errors import SettingsError
 
+_njit: Any = numba.njit  # which has no types for all of its options
+_config: Any = numba.config
 F = TypeVar("F", bound=Callable[..., Any])
 KERNELS = ("avx512-vnni", "avx-vnni", "avx2", "generic")  # best first
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
@@ -42,7 +44,7 @@ def kernel_name() -> str:
                 "Set it to one of them, or leave it out to have the best that the processor has.",
             )
         return named
-    if numba.config.CPU_NAME not in (None, "host"):  # compiled for another processor than this
+    if _config.CPU_NAME not in (None, "host"):  # compiled for another processor than this
         return "generic"
     has = binding.get_host_cpu_features()
     if has.get("avx512vnni") and has.get("avx512bw") and has.get("avx512vl"):
@@ -79,19 +81,23 @@ def _user() -> int:
 def _digest() -> str:
     """Return a checksum of all sources that are compiled: Numba looks at one file at a time."""
     root = Path(__file__).parent
-    files = [p for room in COMPILED_ROOMS for p in ([root / room] if "." in room else sorted((root / room).glob("*.py")))]
+    files = [
+        p
+        for room in COMPILED_ROOMS
+        for p in ([root / room] if "." in room else sorted((root / room).glob("*.py")))
+    ]
     text = b"".join(path.read_bytes() for path in files) + numba.__version__.encode()
     return sha256(text).hexdigest()[:16]
 
 
 def compiled(function: F) -> F:
     """Compile `function` on its first call from Python, and keep it on disk."""
-    before = numba.config.CACHE_DIR  # Numba reads it while it decorates
-    numba.config.CACHE_DIR = str(cache_folder())
+    before = _config.CACHE_DIR  # Numba reads it while it decorates
+    _config.CACHE_DIR = str(cache_folder())
     try:
-        return numba.njit(cache=True, no_cfunc_wrapper=True, fastmath={"contract"}, **OPTIONS)(function)
+        return _njit(cache=True, no_cfunc_wrapper=True, fastmath={"contract"}, **OPTIONS)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before
 
 
 def inner(function: F) -> F:
@@ -99,7 +105,7 @@ def inner(function: F) -> F:
 
     Sums keep the order in which they are written.
     """
-    return numba.njit(fastmath={"contract"}, **INNER, **OPTIONS)(function)
+    return _njit(fastmath={"contract"}, **INNER, **OPTIONS)(function)
 
 
 def inlined(function: F) -> F:
@@ -108,7 +114,7 @@ def inlined(function: F) -> F:
     For what is short or called once: Numba compiles every other function on its own, and again
     inside each function that calls it.
     """
-    return numba.njit(inline="always", fastmath={"contract"}, **INNER, **OPTIONS)(function)
+    return _njit(inline="always", fastmath={"contract"}, **INNER, **OPTIONS)(function)
 
 
 def fast(function: F) -> F:
@@ -117,4 +123,4 @@ def fast(function: F) -> F:
     The order of such a sum depends on the number of its terms only, never on other rows.
     """
     fastmath = {"contract", "reassoc", "nsz", "arcp", "nnan", "afn"}
-    return numba.njit(fastmath=fastmath, **INNER, **OPTIONS)(function)
+    return _njit(fastmath=fastmath, **INNER, **OPTIONS)(function)

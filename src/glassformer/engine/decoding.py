@@ -1,7 +1,7 @@
 """A batch on its way from its sources to its answers: memory, rows, and the loop of a search."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,14 @@ from glassformer.decode.beam import scratch as candidates_of
 from glassformer.decode.beam import start as start_beam
 from glassformer.engine.forward import PLACE, decode, project, take_best
 from glassformer.engine.kernels import Struct
-from glassformer.engine.memory import BATCH, struct
+from glassformer.engine.memory import BATCH, rounded_up, struct
 from glassformer.engine.threads import together
-from glassformer.engine.vector import int32s, int64s, wait_for_all
+from glassformer.engine.vector import KEYS, int32s, int64s, wait_for_all
 
 if TYPE_CHECKING:
     from glassformer.engine.model import CompiledModel, Workspace
 
-FIRST_POSITIONS = 32  # that the cache has at first; it doubles when they are full
+FIRST_POSITIONS = 32  # that there is memory for at first; it doubles when they are full
 Ids = NDArray[np.int64]
 Values = NDArray[np.float32]
 
@@ -28,8 +28,8 @@ Values = NDArray[np.float32]
 def descend(batch: Struct, s: int, width: int, position: int, parents: NDArray[np.int32]) -> None:
     """Let hypothesis w of sentence s continue hypothesis parents[w] with a token at `position`.
 
-    The keys and values of that token are kept in row (s · positions + position) · W + w. A
-    hypothesis lists the rows of its ancestors: keys and values themselves are never copied.
+    A hypothesis lists of which hypothesis each of its tokens was when it was read: keys and values
+    themselves are never copied.
     """
     n = batch.n_positions
     own = int32s(batch.ancestors + 4 * s * width * n, width * n)
@@ -44,7 +44,7 @@ def descend(batch: Struct, s: int, width: int, position: int, parents: NDArray[n
         for i in range(width * n):
             own[i] = spare[i]
     for w in range(width):
-        own[w * n + position] = (s * n + position) * width + w
+        own[w * n + position] = w
 
 
 @inlined
@@ -59,7 +59,7 @@ def fill_rows(batch: Struct, beam: Beam) -> int:
         tokens[r] = beam.tokens[s, position - 1, w]
         places[PLACE * r] = s
         places[PLACE * r + 1] = position
-        places[PLACE * r + 2] = (s * batch.n_positions + position) * width + w
+        places[PLACE * r + 2] = w
         places[PLACE * r + 3] = s * width + w
     return n_rows
 
@@ -90,37 +90,63 @@ def advance_rows(
         if n_steps and b.thread == 0:
             for r in range(n_rows):
                 i, h = r // width, r % width
-                take_best(b, r, beam.banned, values[i, h], ids[i, h])
+                take_best(w, b, r, beam.banned, values[i, h], ids[i, h])
             advance(beam, values, ids, eos, alpha, candidates)
 
 
 class CompiledScores:
-    """Scores of the rows of one step, in the decoding's own memory."""
+    """Scores of the rows of one step, from what the step has left in its workspace."""
 
-    def __init__(self, memory: "Workspace", shape: tuple[int, ...], vocab_size: int) -> None:
-        self._memory, self._shape, self._vocab_size = memory, shape, vocab_size
+    def __init__(self, model: "CompiledModel", memory: "Workspace", shape: tuple[int, ...]) -> None:
+        self._model, self._memory, self._shape = model, memory, shape
         self._n_rows = shape[0] * shape[1]
 
     def top(self, k: int, banned: Sequence[int] = ()) -> tuple[Values, Ids]:
         """Return the k best of each row: see decode/decoder.py."""
         values = np.empty((self._n_rows, k), np.float32)
         ids = np.empty((self._n_rows, k), np.int64)
-        best_of_rows(self._memory.structs[0][0], self._n_rows, np.array(banned, np.int64), values, ids)
+        model, memory = self._model.struct[0], self._memory.structs[0][0]
+        best_of_rows(model, memory, self._n_rows, np.array(banned, np.int64), values, ids)
         return values.reshape(*self._shape, k), ids.reshape(*self._shape, k)
 
     def rows(self) -> Values:
         """Return all log-probabilities: see decode/decoder.py."""
-        n = self._n_rows
-        logits = self._memory.values[:n, : self._vocab_size]
-        log_probs: Values = logits - self._memory.log_sum[:n, None]
+        logits = self._model.logits(self._memory, self._n_rows)
+        log_probs: Values = logits - self._memory.log_sum[: self._n_rows, None]
         return log_probs.reshape(*self._shape, -1)
 
 
 @compiled
-def best_of_rows(b: Struct, n_rows: int, banned: Ids, values: Values, ids: Ids) -> None:
+def best_of_rows(w: Struct, b: Struct, n_rows: int, banned: Ids, values: Values, ids: Ids) -> None:
     """Write the best tokens of each row."""
     for r in range(n_rows):
-        take_best(b, r, banned, values[r], ids[r])
+        take_best(w, b, r, banned, values[r], ids[r])
+
+
+class Sources:
+    """Memory for the keys and values of cross-attention of a batch."""
+
+    def __init__(self, model: "CompiledModel", sources: Sequence[Sequence[int]]) -> None:
+        lengths = np.array([len(source) for source in sources], np.int64)
+        self.longest = int(lengths.max(initial=0))
+        self.starts, self.block_starts = (np.zeros(len(sources) + 1, np.int64) for _ in range(2))
+        np.cumsum(lengths, out=self.starts[1:])
+        np.cumsum(-(-lengths // KEYS), out=self.block_starts[1:])
+        layers, width = model.settings.decoder_layers, model.key_width
+        self.keys = np.empty((layers, int(self.block_starts[-1]), width * KEYS), np.float32)
+        self.values = np.empty((layers, int(self.starts[-1]), width), np.float32)
+
+    def struct(self) -> NDArray[Any]:
+        """Return a BATCH that has these sources."""
+        return struct(
+            BATCH,
+            cross_keys=self.keys.ctypes.data,
+            cross_values=self.values.ctypes.data,
+            cross_blocks=self.keys.shape[1],
+            cross_rows=self.values.shape[1],
+            starts=self.starts.ctypes.data,
+            block_starts=self.block_starts.ctypes.data,
+        )
 
 
 class CompiledDecoding:
@@ -139,57 +165,51 @@ class CompiledDecoding:
         self.rows = np.arange(batch)  # the sentences of the current batch
         self.length = 0  # positions that are filled
         self.team_size = model.team_size(batch * width)
-        lengths = [len(source) for source in sources or ()]
-        self.starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=self.starts[1:])
-        self.source_rows = np.arange(self.starts[-1], dtype=np.int32)
-        self.cross = model.read(sources, self.starts, self.team_size) if sources else np.zeros(
-            (model.settings.decoder_layers, 0, model.kv_row), np.float32
-        )  # fmt: skip
-        self.own = np.empty((model.settings.decoder_layers, 0, model.kv_row), np.float32)
-        self.ancestors = np.empty((batch * width, 0), np.int32)
+        self.sources = Sources(model, sources or ())
+        self.ancestors = np.zeros((batch, width, 0), np.int32)
+        self._kept: tuple[NDArray[np.generic], ...] = ()
+        self.batch = self.sources.struct()
         self._reserve(min(self.most, FIRST_POSITIONS))
+        if sources:
+            model.read(sources, self.sources.starts, self.team_size, self.batch)
 
     def _reserve(self, n_positions: int) -> None:
-        """Make place for so many positions."""
-        batch, width = len(self.ancestors) // self.width, self.width
-        before = self.ancestors.shape[1]
+        """Make place for so many positions, in whole blocks of keys."""
+        batch, width, before = self.ancestors.shape
         if n_positions <= before:
             return
-        layers, _, kv_width = self.own.shape
-        own = np.empty((layers, batch, n_positions * width, kv_width), np.float32)
-        own[:, :, : before * width] = self.own.reshape(layers, batch, -1, kv_width)
-        ancestors = np.zeros((batch * width, n_positions), np.int32)
-        # Rows are numbered by capacity: sentence b's begin at b · capacity · W.
-        moved = np.arange(batch).repeat(width)[:, None] * ((n_positions - before) * width)
-        ancestors[:, :before] = self.ancestors + moved
-        self.own, self.ancestors = own.reshape(layers, -1, kv_width), ancestors
-        self._spare = np.empty((width, n_positions), np.int32)
-        self.batch = struct(
-            BATCH,
-            own=self.own.ctypes.data,
-            own_rows=self.own.shape[1],
-            n_positions=n_positions,
-            ancestors=ancestors.ctypes.data,
-            spare=self._spare.ctypes.data,
-            cross=self.cross.ctypes.data,
-            cross_rows=self.cross.shape[1],
-            starts=self.starts.ctypes.data,
-            every=self.source_rows.ctypes.data,
-        )
+        n_positions = rounded_up(n_positions, KEYS)
+        layers, head = self.model.settings.decoder_layers, self.model.key_width
+        keys = np.empty((layers, batch, width, n_positions * head), np.float32)
+        values = np.empty((layers, batch, n_positions * width * head), np.float32)
+        ancestors = np.zeros((batch, width, n_positions), np.int32)
+        if before:
+            old_keys, old_values = self._kept[:2]
+            keys[..., : before * head] = old_keys
+            values[..., : before * width * head] = old_values
+            ancestors[..., :before] = self.ancestors
+        spare = np.empty((width, n_positions), np.int32)
+        self.ancestors, self._kept = ancestors, (keys, values, spare)
+        changed = {
+            "n_sentences": batch,
+            "n_positions": n_positions,
+            "n_hypotheses": width,
+            "own_keys": keys.ctypes.data,
+            "own_values": values.ctypes.data,
+            "ancestors": ancestors.ctypes.data,
+            "spare": spare.ctypes.data,
+        }
+        for name, value in changed.items():
+            self.batch[name] = value
 
     def prefill(self, ids: Ids) -> CompiledScores:
         batch, n = ids.shape
         self.model.check_target(ids)
         self._reserve_for(n)
-        capacity, width = self.ancestors.shape[1], self.width
-        position = np.arange(n)
-        row = (self.rows[:, None] * capacity + position) * width
-        self.ancestors[self.rows * width, :n] = row
-        places = np.empty((batch, n, PLACE), np.int64)
-        places[..., 0] = self.rows[:, None]
-        places[..., 1], places[..., 2] = position, row
-        places[..., 3] = self.rows[:, None] * width
+        self.ancestors[self.rows, 0, :n] = 0
+        places = np.zeros((batch, n, PLACE), np.int64)
+        places[..., 0], places[..., 1] = self.rows[:, None], np.arange(n)
+        places[..., 3] = self.rows[:, None] * self.width
         self.length = n
         return self._score(ids, places)
 
@@ -197,16 +217,13 @@ class CompiledDecoding:
         batch, width = tokens.shape
         self.model.check_target(tokens)
         self._reserve_for(self.length + 1)
-        capacity, position = self.ancestors.shape[1], self.length
-        of = np.broadcast_to(np.arange(width), tokens.shape) if parents is None else parents
-        own = self.ancestors.reshape(-1, width, capacity)
-        seen = own[self.rows[:, None], of, :position]
-        own[self.rows, :, :position] = seen
-        row = (self.rows[:, None] * capacity + position) * width + np.arange(width)
-        own[self.rows, :, position] = row
+        position, every = self.length, np.arange(width)
+        if parents is not None:
+            self.ancestors[self.rows] = self.ancestors[self.rows[:, None], parents]
+        self.ancestors[self.rows, :, position] = every
         places = np.empty((batch, width, PLACE), np.int64)
-        places[..., 0], places[..., 1], places[..., 2] = self.rows[:, None], position, row
-        places[..., 3] = self.rows[:, None] * width + np.arange(width)
+        places[..., 0], places[..., 1], places[..., 2] = self.rows[:, None], position, every
+        places[..., 3] = self.rows[:, None] * self.width + every
         self.length += 1
         return self._score(tokens, places)
 
@@ -214,15 +231,15 @@ class CompiledDecoding:
         beam, candidates = NO_BEAM
         rows = tokens.reshape(-1), places.reshape(-1, PLACE)
         memory = self._call(tokens.size, *rows, 0, beam, 0, 0.0, candidates)
-        return CompiledScores(memory, tokens.shape, self.model.vocab_size)
+        return CompiledScores(self.model, memory, tokens.shape)
 
     @property
     def longest(self) -> int:
         """Keys that a query may have."""
-        return max(self.ancestors.shape[1], int(np.diff(self.starts).max(initial=0)))
+        return max(self.ancestors.shape[2], self.sources.longest)
 
     def _reserve_for(self, n_positions: int) -> None:
-        capacity = self.ancestors.shape[1]
+        capacity = self.ancestors.shape[2]
         if n_positions > capacity:
             self._reserve(min(self.most, max(n_positions, 2 * capacity)))
 
@@ -234,7 +251,7 @@ class CompiledDecoding:
         b = beam.live[0]
         begin = int(beam.length[b])
         self._reserve_for(min(begin + n_steps, self.most))
-        n_rows, n_steps = n_live * self.width, min(n_steps, self.ancestors.shape[1] - begin)
+        n_rows, n_steps = n_live * self.width, min(n_steps, self.ancestors.shape[2] - begin)
         tokens, places = np.empty(n_rows, np.int64), np.empty((n_rows, PLACE), np.int64)
         self._call(n_rows, tokens, places, n_steps, beam, eos, alpha, candidates)
         self.rows = beam.live[: beam.n_live[0]].copy()
@@ -245,7 +262,7 @@ class CompiledDecoding:
         alpha: float, candidates: Candidates,
     ) -> "Workspace":  # fmt: skip
         memory = self._fit(n_rows)
-        self.model.set_positions(memory, "decoder", self.ancestors.shape[1])
+        self.model.set_positions(memory, "decoder", self.ancestors.shape[2])
         tokens, places = np.ascontiguousarray(tokens), np.ascontiguousarray(places)
         k = candidates.tokens.shape[1]
         values = np.empty((n_rows // self.width, self.width, k), np.float32)

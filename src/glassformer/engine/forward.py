@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from glassformer.compiled import compiled, inlined, inner
 from glassformer.engine.kernels import (
+    COLUMNS,
     FLOAT,
+    HIDDEN,
     Address,
     Struct,
     activate,
@@ -24,10 +26,21 @@ from glassformer.engine.kernels import (
     linear,
     multiply,
     normalise,
-    quantise_for,
+    operand,
     rotate,
+    write_keys,
+    write_source_keys,
 )
-from glassformer.engine.vector import BLOCK, exp, exponentiate, floats, int64s, largest, wait_for_all
+from glassformer.engine.vector import (
+    BLOCK,
+    KEYS,
+    exp,
+    exponentiate,
+    floats,
+    int64s,
+    largest,
+    wait_for_all,
+)
 
 # Matrices of a layer: the first four of every layer, the others of a translator's decoder.
 QKV, ATTENTION_OUTPUT, EXPAND, CONTRACT, CROSS_Q, CROSS_KV, CROSS_OUTPUT = range(7)
@@ -36,8 +49,7 @@ SELF_ATTENTION_NORM, FEED_FORWARD_NORM, CROSS_ATTENTION_NORM = range(3)
 NORMS = 3
 PLACE = 4  # numbers that tell where a row stands: see `decode`
 ENDLESS = 1 << 40  # length of an array whose length is known elsewhere
-BLOCKS_AT_ONCE = 8  # of logits that are summarised while they are in the first-level cache
-HIDDEN = f32(-1e30)  # the logit of a token that may not be taken
+BLOCKS_AT_ONCE = 8  # of logits that are summarised while they are in the cache
 
 
 @inlined
@@ -67,29 +79,26 @@ def after(w: Struct, b: Struct, n: int, n_rows: int) -> None:
 
 
 @inlined
-def split_heads(w: Struct, b: Struct, r: int, position: int, kv: Address) -> None:
-    """Copy the queries of row r to b.y and its keys and values to `kv`; RoPE rotates them."""
+def split_heads(w: Struct, b: Struct, r: int, position: int, keys: Address, value: Address) -> None:
+    """Copy the queries of row r to b.y, its keys and its value to where they are kept."""
     qkv, q = b.wide + FLOAT * r * b.wide_row, b.y + FLOAT * r * b.row
-    width = w.n_kv_heads * w.d_k
     k = qkv + FLOAT * w.d_model
     if b.cos:
         angle = FLOAT * position * (w.d_k // 2)
-        rotate(qkv, w.d_model // 2, b.cos + angle, b.sin + angle, w.d_k, q)
-        rotate(k, width // 2, b.cos + angle, b.sin + angle, w.d_k, kv)
+        rotate(qkv, w.d_model, b.cos + angle, b.sin + angle, w.d_k, q)
     else:
         copy(qkv, q, w.d_model)
-        copy(k, kv, width)
-    copy(k + FLOAT * width, kv + FLOAT * width, width)
+    write_keys(w, b, k, position, keys)
+    copy(k + FLOAT * w.n_kv_heads * w.d_k, value, w.n_kv_heads * w.d_k)
 
 
 @inlined
-def attend_itself(w: Struct, b: Struct, r: int, position: int, kv: Address, rows: Address, n: int) -> None:
-    """Self-attention of the query in row r of b.y over the keys and values in `rows`."""
+def bias_at(b: Struct, position: int) -> Address:
+    """Return the address of the bias of key 0 for a query at `position`, or 0."""
     bias = b.position_bias
     if bias:
         bias += FLOAT * (b.n_positions - 1 - position)
-    y = b.y + FLOAT * r * b.row
-    attend(w, b, y, kv, rows, n, bias, y)
+    return bias
 
 
 @inlined
@@ -112,13 +121,21 @@ def finish(w: Struct, b: Struct, n: int, n_rows: int) -> None:
 
 
 @compiled
-def encode(w: Struct, b: Struct, ids: NDArray[np.int64], starts: NDArray[np.int64], every: Address, cross: Address, cross_rows: int) -> None:
+def encode(
+    w: Struct,
+    b: Struct,
+    batch: Struct,
+    first_sentence: int,
+    ids: NDArray[np.int64],
+    starts: NDArray[np.int64],
+) -> None:
     """Read sentences, ids[starts[i]:starts[i + 1]] each; their output is left in b.y.
 
-    `every` lists the rows 0, 1, 2, …. For a translator the keys and values of cross-attention are
-    written to `cross`, (layers, cross_rows, 2 G K).
+    For a translator, keys and values of cross-attention are written to those of `batch`, where
+    these sentences are the ones from `first_sentence` on.
     """
     n_rows, n_sentences = starts[-1], len(starts) - 1
+    width, none = w.n_kv_heads * w.d_k, b.thread - b.thread  # 0, as a variable: see `decode`
     for s in range(n_sentences):
         for r in range(starts[s], starts[s + 1]):
             x = b.x + FLOAT * r * b.row
@@ -129,59 +146,79 @@ def encode(w: Struct, b: Struct, ids: NDArray[np.int64], starts: NDArray[np.int6
         linear(w, b, i + QKV, x, b.row, n_rows, b.wide, b.wide_row)
         for s in range(n_sentences):
             first, length = starts[s], starts[s + 1] - starts[s]
-            for position in range(length):
-                r = first + position
-                split_heads(w, b, r, position, b.keys_values + FLOAT * r * w.kv_row)
-            for position in range(length):
-                rows = every + 4 * first
-                attend_itself(w, b, first + position, position, b.keys_values, rows, length)
+            for p in range(length):
+                split_heads(w, b, first + p, p, b.keys, b.values + FLOAT * p * width)
+            for p in range(length):
+                y, bias = b.y + FLOAT * (first + p) * b.row, bias_at(b, p)
+                attend(w, b, y, b.keys, none, b.values, FLOAT * width, none, length, bias, y)
         linear(w, b, i + ATTENTION_OUTPUT, b.y, b.row, n_rows, b.narrow, b.narrow_row)
         after(w, b, n + SELF_ATTENTION_NORM, n_rows)
         feed_forward(w, b, i, n + FEED_FORWARD_NORM, n_rows)
     finish(w, b, w.encoder_norm + NORMS * w.encoder_layers, n_rows)
-    if cross:
-        for layer in range(w.decoder_layers):
-            out = cross + FLOAT * layer * cross_rows * w.kv_row
-            i = w.decoder + MATRICES * layer + CROSS_KV
-            linear(w, b, i, b.y, b.row, n_rows, out, w.kv_row)
+    for layer in range(w.decoder_layers):
+        i = w.decoder + MATRICES * layer + CROSS_KV
+        linear(w, b, i, b.y, b.row, n_rows, b.wide, b.wide_row)
+        for s in range(n_sentences):
+            keys, values = source_at(w, batch, layer, first_sentence + s)
+            for p in range(starts[s + 1] - starts[s]):
+                k = b.wide + FLOAT * (starts[s] + p) * b.wide_row
+                write_source_keys(w, k, p, keys)
+                copy(k + FLOAT * width, values + FLOAT * p * width, width)
+
+
+@inlined
+def source_at(w: Struct, batch: Struct, layer: int, s: int) -> tuple[Address, Address]:
+    """Return where a layer's keys and values of source s begin."""
+    width = w.n_kv_heads * w.d_k
+    starts, blocks = int64s(batch.starts, ENDLESS), int64s(batch.block_starts, ENDLESS)
+    block = layer * batch.cross_blocks + blocks[s]
+    keys = batch.cross_keys + FLOAT * block * width * KEYS
+    return keys, batch.cross_values + FLOAT * (layer * batch.cross_rows + starts[s]) * width
 
 
 @inlined
 def decode(w: Struct, b: Struct, batch: Struct, n_rows: int) -> None:
     """Run the decoder on one token per row; its output is left in b.y.
 
-    The place of a row: its sentence, the position of its token, the row of the cache in which its
-    keys and values are kept, and the row of `ancestors` that lists those of all tokens up to it.
+    The place of a row: its sentence, the position of its token, its hypothesis (where keys and
+    value are kept), and its row of `ancestors`: the hypothesis that each token up to it was of.
     """
     ids, place = int64s(batch.tokens, n_rows), int64s(batch.places, PLACE * n_rows)
     starts = int64s(batch.starts, ENDLESS)
-    no_bias = b.thread - b.thread  # 0; Numba would compile `attend` once more for a constant
+    width, size = w.n_kv_heads * w.d_k, batch.n_hypotheses
+    keys_size = FLOAT * batch.n_positions * width  # of a storage
+    none = b.thread - b.thread  # 0: Numba would compile `attend` once more for a constant
     for r in range(n_rows):
         x = b.x + FLOAT * r * b.row
         embed_token(w, b, w.target_table, ids[r], place[PLACE * r + 1], x)
     for layer in range(w.decoder_layers):
         i, n = w.decoder + MATRICES * layer, w.decoder_norm + NORMS * layer
-        own = batch.own + FLOAT * layer * batch.own_rows * w.kv_row
         x = before(w, b, n + SELF_ATTENTION_NORM, n_rows)
         linear(w, b, i + QKV, x, b.row, n_rows, b.wide, b.wide_row)
         for r in range(n_rows):
-            kv = own + FLOAT * place[PLACE * r + 2] * w.kv_row
-            split_heads(w, b, r, place[PLACE * r + 1], kv)
+            s, p, h = place[PLACE * r], place[PLACE * r + 1], place[PLACE * r + 2]
+            keys, values = own_at(w, batch, layer, s)
+            value = values + FLOAT * (p * size + h) * width
+            split_heads(w, b, r, p, keys + h * keys_size, value)
         for r in range(n_rows):
-            position = place[PLACE * r + 1]
-            rows = batch.ancestors + 4 * place[PLACE * r + 3] * batch.n_positions
-            attend_itself(w, b, r, position, own, rows, position + 1)
+            s, p = place[PLACE * r], place[PLACE * r + 1]
+            keys, values = own_at(w, batch, layer, s)
+            ancestors = batch.ancestors + 4 * place[PLACE * r + 3] * batch.n_positions
+            y, bias = b.y + FLOAT * r * b.row, bias_at(b, p)
+            attend(
+                w, b, y, keys, keys_size, values, FLOAT * size * width, ancestors, p + 1, bias, y
+            )
         linear(w, b, i + ATTENTION_OUTPUT, b.y, b.row, n_rows, b.narrow, b.narrow_row)
         after(w, b, n + SELF_ATTENTION_NORM, n_rows)
         if w.cross:
             x = before(w, b, n + CROSS_ATTENTION_NORM, n_rows)
             linear(w, b, i + CROSS_Q, x, b.row, n_rows, b.wide, b.wide_row)
-            source = batch.cross + FLOAT * layer * batch.cross_rows * w.kv_row
             for r in range(n_rows):
-                first = starts[place[PLACE * r]]
-                length = starts[place[PLACE * r] + 1] - first
+                s = place[PLACE * r]
+                keys, values = source_at(w, batch, layer, s)
+                n_keys = starts[s + 1] - starts[s]
                 q, out = b.wide + FLOAT * r * b.wide_row, b.y + FLOAT * r * b.row
-                attend(w, b, q, source, batch.every + 4 * first, length, no_bias, out)
+                attend(w, b, q, keys, none, values, FLOAT * width, none, n_keys, none, out)
             linear(w, b, i + CROSS_OUTPUT, b.y, b.row, n_rows, b.narrow, b.narrow_row)
             after(w, b, n + CROSS_ATTENTION_NORM, n_rows)
         feed_forward(w, b, i, n + FEED_FORWARD_NORM, n_rows)
@@ -189,21 +226,34 @@ def decode(w: Struct, b: Struct, batch: Struct, n_rows: int) -> None:
 
 
 @inlined
+def own_at(w: Struct, batch: Struct, layer: int, s: int) -> tuple[Address, Address]:
+    """Return where a layer's keys and values of the target of sentence s begin."""
+    tokens = (layer * batch.n_sentences + s) * batch.n_positions * batch.n_hypotheses
+    at = FLOAT * tokens * w.n_kv_heads * w.d_k
+    return batch.own_keys + at, batch.own_values + at
+
+
+@inlined
 def project(w: Struct, b: Struct, n_rows: int) -> None:
-    """Write the logits of the rows in b.y, and summarise them while they are in cache."""
-    quantise_for(w, b, w.output, b.y, b.row, n_rows)
-    n_blocks, width = b.n_blocks, b.n_blocks * BLOCK
+    """Summarise the logits of the rows in b.y: of each block of 64 the largest and Σ e^….
+
+    Logits themselves are not kept: they would leave the cache. `take_best` computes the few that
+    it needs once more, to the same bits.
+    """
+    x, x_row = operand(w, b, w.output, b.y, b.row, n_rows)
+    n_blocks = b.n_blocks
     tops, sums = floats(b.block_max, n_rows * n_blocks), floats(b.block_sum, n_rows * n_blocks)
     begin, end = n_blocks * b.thread // b.n_threads, n_blocks * (b.thread + 1) // b.n_threads
     for first in range(begin, end, BLOCKS_AT_ONCE):
         last = min(first + BLOCKS_AT_ONCE, end)
-        multiply(w, b, w.output, first, last, b.y, b.row, n_rows, b.logits, width)
+        out = b.logits - FLOAT * first * BLOCK
+        multiply(w, w.output, first, last, x, x_row, b.x_scale, n_rows, out, BLOCKS_AT_ONCE * BLOCK)
         for r in range(n_rows):
             for block in range(first, last):
-                at = b.logits + FLOAT * (r * width + block * BLOCK)
+                at = out + FLOAT * (r * BLOCKS_AT_ONCE + block) * BLOCK
                 top = largest(at, BLOCK)
                 tops[r * n_blocks + block] = top
-                sums[r * n_blocks + block] = exponentiate(at, top, BLOCK, b.block)
+                sums[r * n_blocks + block] = exponentiate(at, top, BLOCK, at)
     if b.n_threads > 1:
         wait_for_all(b.counter, b.n_threads)
     log_sums = floats(b.log_sum, n_rows)
@@ -216,54 +266,55 @@ def project(w: Struct, b: Struct, n_rows: int) -> None:
 
 
 @compiled
-def score_rows(w: Struct, b: Struct, n_rows: int) -> None:
-    """Write the logits of the rows in b.y."""
-    project(w, b, n_rows)
+def write_logits(w: Struct, b: Struct, n_rows: int, out: Address, out_stride: int) -> None:
+    """Write all logits of the rows in b.y."""
+    x, x_row = operand(w, b, w.output, b.y, b.row, n_rows)
+    multiply(w, w.output, 0 * n_rows, b.n_blocks, x, x_row, b.x_scale, n_rows, out, out_stride)
 
 
 @inner
-def take_best(b: Struct, r: int, banned: NDArray[np.int64], values: NDArray[np.float32], ids: NDArray[np.int64]) -> None:
+def take_best(
+    w: Struct,
+    b: Struct,
+    r: int,
+    banned: NDArray[np.int64],
+    values: NDArray[np.float32],
+    ids: NDArray[np.int64],
+) -> None:
     """Write the log-probabilities and ids of the best tokens of row r, the best first.
 
-    Tokens that are taken or banned are hidden meanwhile.
+    The best is in the block with the largest logit; tokens that are banned or taken are hidden.
     """
     n = b.n_blocks
-    row = floats(b.logits + FLOAT * r * n * BLOCK, n * BLOCK)
-    tops = floats(b.block_max + FLOAT * r * n, n)
-    log_sum = floats(b.log_sum, r + 1)[r]
-    hidden = floats(b.block, BLOCK)  # `decoding` allows no more banned tokens
-    for i in range(len(banned)):
-        hidden[i] = row[banned[i]]
-        set_logit(b, r, banned[i], HIDDEN)
-    found = 0
+    copy(b.block_max + FLOAT * r * n, b.tops, n)
+    tops, logits, log_sum = floats(b.tops, n), floats(b.block, BLOCK), floats(b.log_sum, r + 1)[r]
+    int8 = int64s(w.matrices + 8 * COLUMNS * w.output, COLUMNS)[4]
+    x, x_row = b.y + FLOAT * r * b.row, FLOAT * b.row
+    if int8:
+        x, x_row = b.quantised + r * b.quantised_row, b.quantised_row
+    found, computed, one = 0, -1, n // n
     while found < len(ids):
-        block = place_of(b.block_max + FLOAT * r * n, n)
-        at = block * BLOCK + place_of(b.logits + FLOAT * (r * n + block) * BLOCK, BLOCK)
-        if row[at] <= HIDDEN:  # nothing is left
+        block = place_of(b.tops, n)
+        if tops[block] <= HIDDEN:  # nothing is left
             break
-        values[found], ids[found] = row[at], at
-        if len(ids) > 1:
-            set_logit(b, r, at, HIDDEN)
-        found += 1
-    for i in range(len(ids)):
-        if i >= found:
-            values[i], ids[i] = -np.inf, 0
-            continue
-        row[ids[i]] = values[i]
-        tops[ids[i] // BLOCK] = max(tops[ids[i] // BLOCK], values[i])
-        values[i] -= log_sum
-    for i in range(len(banned)):
-        row[banned[i]] = hidden[i]
-        tops[banned[i] // BLOCK] = max(tops[banned[i] // BLOCK], hidden[i])
-
-
-@inlined
-def set_logit(b: Struct, r: int, token: int, value: np.float32) -> None:
-    """Change a logit, and find the largest of its block again."""
-    block = r * b.n_blocks + token // BLOCK
-    at = b.logits + FLOAT * BLOCK * block
-    floats(at, BLOCK)[token % BLOCK] = value
-    floats(b.block_max, block + 1)[block] = largest(at, BLOCK)
+        if block != computed:
+            out = b.block - FLOAT * block * BLOCK
+            multiply(w, w.output, block, block + 1, x, x_row, b.x_scale + FLOAT * r, one, out, one)
+            computed = block
+            for token in banned:
+                if token // BLOCK == block:
+                    logits[token % BLOCK] = HIDDEN
+            for i in range(found):
+                if ids[i] // BLOCK == block:
+                    logits[ids[i] % BLOCK] = HIDDEN
+        at = place_of(b.block, BLOCK * one)
+        if logits[at] == tops[block]:
+            values[found], ids[found] = logits[at] - log_sum, block * BLOCK + at
+            logits[at] = HIDDEN
+            found += 1
+        tops[block] = largest(b.block, BLOCK)
+    for i in range(found, len(ids)):
+        values[i], ids[i] = -np.inf, 0
 
 
 @inlined
@@ -273,7 +324,7 @@ def place_of(values: Address, n: int) -> int:
     In two passes, since a loop that remembers a place does not vectorise.
     """
     top, listed = largest(values, n), floats(values, n)
-    for i in range(n):
-        if listed[i] == top:
-            return i
-    return 0
+    place = 0
+    while place < n - 1 and listed[place] != top:
+        place += 1
+    return place

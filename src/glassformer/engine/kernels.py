@@ -18,12 +18,11 @@ import numpy as np
 from glassformer.compiled import fast, inlined, inner
 from glassformer.engine.vector import (
     BLOCK,
+    KEYS,
     LEVELS,
     LINE,
     ROWS,
     WIDTH,
-    add_scaled,
-    dot,
     exp,
     exponentiate,
     floats,
@@ -44,13 +43,16 @@ from glassformer.engine.vector import (
     int64s,
     largest,
     largest_magnitude,
+    score_keys,
     uint8s,
     wait_for_all,
+    weigh_values,
 )
 
 f32 = np.float32
 RELU, GELU, SWIGLU = range(3)
 FLOAT = 4  # bytes
+HIDDEN = f32(-1e30)  # a score or logit that does not count
 COLUMNS = 5  # of the table of matrices
 Address = int
 
@@ -73,7 +75,9 @@ def erf(x: np.float32) -> np.float32:
 
 
 @fast
-def quantise(x: Address, stride: int, n_rows: int, width: int, q: Address, q_stride: int, scale: Address) -> None:
+def quantise(
+    x: Address, stride: int, n_rows: int, width: int, q: Address, q_stride: int, scale: Address
+) -> None:
     """Write each row in eight bits: x ≈ (q - LEVELS - 1) · scale, with a scale for each row."""
     scales = floats(scale, n_rows)
     for r in range(n_rows):
@@ -86,31 +90,57 @@ def quantise(x: Address, stride: int, n_rows: int, width: int, q: Address, q_str
 
 
 @inlined
-def linear(w: Struct, b: Struct, i: int, x: Address, stride: int, n_rows: int, out: Address, out_stride: int) -> None:
+def linear(
+    w: Struct,
+    b: Struct,
+    i: int,
+    x: Address,
+    stride: int,
+    n_rows: int,
+    out: Address,
+    out_stride: int,
+) -> None:
     """Write out = x Wᵀ + b for matrix i, each thread its share of the outputs, and wait for all."""
-    quantise_for(w, b, i, x, stride, n_rows)
+    x, x_row = operand(w, b, i, x, stride, n_rows)
     blocks = int64s(w.matrices + 8 * COLUMNS * i, COLUMNS)[2] // BLOCK
     begin, end = blocks * b.thread // b.n_threads, blocks * (b.thread + 1) // b.n_threads
-    multiply(w, b, i, begin, end, x, stride, n_rows, out, out_stride)
+    multiply(w, i, begin, end, x, x_row, b.x_scale, n_rows, out, out_stride)
     if b.n_threads > 1:
         wait_for_all(b.counter, b.n_threads)
 
 
 @inlined
-def quantise_for(w: Struct, b: Struct, i: int, x: Address, stride: int, n_rows: int) -> None:
-    """Write the rows in eight bits, if matrix i is in eight bits."""
+def operand(
+    w: Struct, b: Struct, i: int, x: Address, stride: int, n_rows: int
+) -> tuple[Address, int]:
+    """Return rows as matrix i reads them, with their stride in bytes: it may want eight bits."""
     matrix = int64s(w.matrices + 8 * COLUMNS * i, COLUMNS)
     if matrix[4]:
         quantise(x, stride, n_rows, matrix[3], b.quantised, b.quantised_row, b.x_scale)
+        return b.quantised, b.quantised_row
+    return x, FLOAT * stride
 
 
 @inner
-def multiply(w: Struct, b: Struct, i: int, begin: int, end: int, x: Address, stride: int, n_rows: int, out: Address, out_stride: int) -> None:
-    """Write the outputs of blocks `begin` to `end` of matrix i, in tiles of about equal height."""
+def multiply(
+    w: Struct,
+    i: int,
+    begin: int,
+    end: int,
+    x: Address,
+    x_row: int,
+    x_scale: Address,
+    n_rows: int,
+    out: Address,
+    out_stride: int,
+) -> None:
+    """Write the outputs of blocks `begin` to `end` of matrix i, in tiles of about equal height.
+
+    `x` is an `operand`, with the scales of its rows.
+    """
     matrix = int64s(w.matrices + 8 * COLUMNS * i, COLUMNS)
     first, inputs, int8 = matrix[1], matrix[3], matrix[4] == 1
     steps = inputs // 4 if int8 else inputs
-    x, x_row = (b.quantised, b.quantised_row) if int8 else (x, FLOAT * stride)
     y_row, tiles = FLOAT * out_stride, (n_rows + ROWS - 1) // ROWS
     for n in range(begin * BLOCK, end * BLOCK, WIDTH):
         block = w.packed + matrix[0] + n // BLOCK * steps * LINE + n % BLOCK * 4
@@ -119,7 +149,7 @@ def multiply(w: Struct, b: Struct, i: int, begin: int, end: int, x: Address, str
         for part in range(tiles):
             r = n_rows * part // tiles
             height = n_rows * (part + 1) // tiles - r
-            xr, sr, yr = x + r * x_row, b.x_scale + FLOAT * r, y + r * y_row
+            xr, sr, yr = x + r * x_row, x_scale + FLOAT * r, y + r * y_row
             if int8:
                 if height == 1:
                     int8_tile_1(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
@@ -202,7 +232,9 @@ def copy(x: Address, out: Address, width: int) -> None:
 
 
 @fast
-def activate(kind: int, x: Address, stride: int, n_rows: int, out: Address, out_stride: int, width: int) -> None:
+def activate(
+    kind: int, x: Address, stride: int, n_rows: int, out: Address, out_stride: int, width: int
+) -> None:
     """ReLU(x), GELU(x), or SiLU(gate) · value of x = [gate, value]."""
     for r in range(n_rows):
         row = floats(x + FLOAT * r * stride, 2 * width)
@@ -221,47 +253,117 @@ def activate(kind: int, x: Address, stride: int, n_rows: int, out: Address, out_
 
 
 @fast
-def rotate(x: Address, n_pairs: int, cos: Address, sin: Address, d_k: int, out: Address) -> None:
+def rotate(x: Address, width: int, cos: Address, sin: Address, d_k: int, out: Address) -> None:
     """Copy heads and turn each pair of their values by the angle of its position (RoPE)."""
-    row, to = floats(x, 2 * n_pairs), floats(out, 2 * n_pairs)
+    row, to = floats(x, width), floats(out, width)
     c, s = floats(cos, d_k // 2), floats(sin, d_k // 2)
-    for head in range(0, 2 * n_pairs, d_k):
+    for head in range(0, width, d_k):
         for i in range(d_k // 2):
-            a, b = row[head + 2 * i], row[head + 2 * i + 1]
-            to[head + 2 * i] = a * c[i] - b * s[i]
-            to[head + 2 * i + 1] = a * s[i] + b * c[i]
+            even, odd = row[head + 2 * i], row[head + 2 * i + 1]
+            to[head + 2 * i] = even * c[i] - odd * s[i]
+            to[head + 2 * i + 1] = even * s[i] + odd * c[i]
 
 
 @fast
-def attend(w: Struct, b: Struct, q: Address, keys_values: Address, rows: Address, n: int, bias: Address, out: Address) -> None:
+def write_keys(w: Struct, b: Struct, k: Address, position: int, keys: Address) -> None:
+    """Put the keys of a token, rotated where there is RoPE, among those of 16 positions.
+
+    Keys of all heads lie as (blocks of 16 positions, heads, d_k, 16): a query meets 16 at once.
+    """
+    if b.cos:
+        angle, width = FLOAT * position * (w.d_k // 2), w.n_kv_heads * w.d_k
+        rotate(k, width, b.cos + angle, b.sin + angle, w.d_k, b.rotated)
+        k = b.rotated
+    write_source_keys(w, k, position, keys)
+
+
+@fast
+def write_source_keys(w: Struct, k: Address, position: int, keys: Address) -> None:
+    """Put the keys of a token among those of 16 positions."""
+    width = w.n_kv_heads * w.d_k
+    block = keys + FLOAT * (position // KEYS) * width * KEYS
+    row, to = floats(k, width), floats(block + FLOAT * (position % KEYS), width * KEYS)
+    for i in range(width):
+        to[i * KEYS] = row[i]
+
+
+@inlined
+def score_heads(
+    w: Struct, q: Address, keys: Address, scale: np.float32, out: Address, stride: int
+) -> None:
+    """Score 16 keys for every head of a query; neighbouring heads may share their keys."""
+    head = FLOAT * w.d_k
+    for _ in range(w.n_kv_heads):
+        for _ in range(w.n_heads // w.n_kv_heads):
+            score_keys(q, keys, w.d_k, scale, out)
+            q, out = q + head, out + stride
+        keys += head * KEYS
+
+
+@fast
+def attend(
+    w: Struct,
+    b: Struct,
+    q: Address,
+    keys: Address,
+    keys_size: int,
+    values: Address,
+    step: int,
+    storages: Address,
+    n: int,
+    bias: Address,
+    out: Address,
+) -> None:
     """softmax(q Kᵀ / √d_k + bias) V for one query and all its heads (Equation 1).
 
-    Key and value j stand in row rows[j] of `keys_values`: keys of all heads, then values. `bias`
-    is the address of the first key's bias in the first head, or 0.
+    The token at position p is kept in storage storages[p] (0 where there is but one). Storages of
+    keys are `keys_size` bytes apart; its value is at values + p · step + storage · (its own size).
+    `bias` is the address of the first key's bias in the first head, or 0.
     """
-    n_heads, n_kv_heads, d_k = w.n_heads, w.n_kv_heads, w.d_k
+    n_heads, d_k = w.n_heads, w.d_k
     scores, scores_row, bias_row = b.scores, b.scores_row, 2 * b.n_positions - 1
-    listed, group, head = int32s(rows, n), n_heads // n_kv_heads, FLOAT * d_k
-    scale = f32(1.0) / np.sqrt(f32(d_k))
-    table, row = floats(scores, n_heads * scores_row), FLOAT * w.kv_row
-    for j in range(n):
-        key = keys_values + listed[j] * row
-        for h in range(n_heads):
-            table[h * scores_row + j] = dot(q + h * head, key + h // group * head, d_k) * scale
+    head, row = FLOAT * d_k, FLOAT * w.n_kv_heads * d_k
+    scale, group = f32(1.0) / np.sqrt(f32(d_k)), n_heads // w.n_kv_heads
+    listed, table, found = (
+        int32s(storages, n),
+        floats(scores, n_heads * scores_row),
+        floats(b.found, n_heads * KEYS),
+    )
+    for first in range(0, n, KEYS):
+        last, block = min(first + KEYS, n), keys + first * row
+        alike = True
+        if storages:
+            for p in range(first + 1, last):
+                alike &= listed[p] == listed[first]
+            if alike:
+                block += listed[first] * keys_size
+        if alike:
+            score_heads(w, q, block, scale, scores + FLOAT * first, FLOAT * scores_row)
+            continue
+        for p in range(first, last):  # hypotheses of a beam parted within these positions
+            is_new = True
+            for e in range(first, p):
+                is_new &= listed[e] != listed[p]
+            if is_new:
+                own = block + listed[p] * keys_size
+                score_heads(w, q, own, scale, b.found, FLOAT * KEYS)
+                for h in range(n_heads):
+                    for e in range(p, last):
+                        if listed[e] == listed[p]:
+                            table[h * scores_row + e] = found[h * KEYS + e - first]
+    whole = (n + KEYS - 1) // KEYS * KEYS
+    value, shared = values, 0
     for h in range(n_heads):
         at = scores + FLOAT * h * scores_row
-        weights = floats(at, n)
+        weights = floats(at, whole)
         if bias:
             added = floats(bias + FLOAT * h * bias_row, n)
-            for j in range(n):
-                weights[j] += added[j]
-        factor = f32(1.0) / exponentiate(at, largest(at, n), n, at)
-        for j in range(n):
-            weights[j] *= factor
-    result = floats(out, n_heads * d_k)
-    for k in range(n_heads * d_k):
-        result[k] = f32(0.0)
-    for j in range(n):
-        value = keys_values + n_kv_heads * head + listed[j] * row
-        for h in range(n_heads):
-            add_scaled(out + h * head, value + h // group * head, table[h * scores_row + j], d_k)
+            for p in range(n):
+                weights[p] += added[p]
+        for p in range(n, whole):
+            weights[p] = HIDDEN  # e^HIDDEN is 0: whole vectors without a rest
+        factor = f32(1.0) / exponentiate(at, largest(at, whole), whole, at)
+        weigh_values(at, value, step, storages, row, n, d_k, factor, out + h * head)
+        shared += 1
+        if shared == group:
+            value, shared = value + head, 0

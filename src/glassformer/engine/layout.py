@@ -19,12 +19,12 @@ from glassformer.engine.forward import (
     CROSS_OUTPUT,
     CROSS_Q,
     EXPAND,
-    HIDDEN,
     MATRICES,
     NORMS,
     QKV,
 )
-from glassformer.engine.kernels import COLUMNS, GELU, RELU, SWIGLU, f32
+from glassformer.engine.kernels import COLUMNS, GELU, HIDDEN, RELU, SWIGLU, f32
+from glassformer.engine.memory import rounded_up
 from glassformer.engine.vector import BLOCK, LEVELS
 from glassformer.errors import CheckpointError
 from glassformer.quantize import MIN_ROWS, SCALE, quantise_rows
@@ -65,10 +65,6 @@ class PackedWeights(NamedTuple):
         return {name: array.ctypes.data for name, array in self._asdict().items()}
 
 
-def rounded_up(n: int, to: int) -> int:
-    return -(-n // to) * to
-
-
 def sizes_of(s: ModelSettings) -> dict[str, Any]:
     """Return what the struct MODEL says of a model's shape.
 
@@ -90,7 +86,6 @@ def sizes_of(s: ModelSettings) -> dict[str, Any]:
         "rms": s.norm == "rms-norm",
         "activation": ACTIVATIONS[s.feed_forward],
         "cross": encoder and decoder,
-        "kv_row": rounded_up(2 * n_kv_heads * d_k, BLOCK),
         "source_table": 1 if separate else 0,
         "target_table": 0,
         "output": 0 if is_tied(s) else 2,
@@ -167,7 +162,9 @@ def pack(s: ModelSettings, tensors: Tensors, int8: bool | None) -> PackedWeights
         offset=np.zeros(n_outputs, np.int32),
         bias=np.zeros(n_outputs, np.float32),
         matrices=table,
-        norms=np.zeros((max((n for n, _ in norm_names(s)), default=0) + 1, 2, s.d_model), np.float32),
+        norms=np.zeros(
+            (max((n for n, _ in norm_names(s)), default=0) + 1, 2, s.d_model), np.float32
+        ),
     )
     for m, name in names.items():
         _pack_matrix(s, weights, m, name, tensors, int8=kinds[m])
@@ -211,7 +208,9 @@ def expected_shape(s: ModelSettings, name: str) -> tuple[int, int]:
     }[name.split(".", 3)[3]]
 
 
-def _pack_matrix(s: ModelSettings, w: PackedWeights, m: int, name: str, tensors: Tensors, int8: bool) -> None:
+def _pack_matrix(
+    s: ModelSettings, w: PackedWeights, m: int, name: str, tensors: Tensors, int8: bool
+) -> None:
     outputs, inputs = expected_shape(s, name)
     start, first, n_outputs, n_inputs, _ = w.matrices[m].tolist()
     stored, scale = tensors[f"{name}.weight"], None
@@ -242,7 +241,9 @@ def _pack_matrix(s: ModelSettings, w: PackedWeights, m: int, name: str, tensors:
     w.bias[first + outputs : first + n_outputs] = HIDDEN  # never the best of the logits
 
 
-def checked(tensors: Tensors, name: str, shape: tuple[int, ...], kind: type = np.float32) -> NDArray:
+def checked(
+    tensors: Tensors, name: str, shape: tuple[int, ...], kind: type = np.float32
+) -> NDArray[Any]:
     """Return a tensor, if it is there, of this shape, and finite."""
     tensor = tensors.get(name)
     if tensor is None or tensor.shape != shape:
@@ -301,7 +302,9 @@ def _angles(n: int, width: int) -> NDArray[np.float64]:
     return np.arange(n)[:, None] / 10_000.0 ** (np.arange(0, width, 2) / width)
 
 
-def _bias(s: ModelSettings, tensors: Tensors, distance: NDArray[np.int64], stack: str) -> NDArray:
+def _bias(
+    s: ModelSettings, tensors: Tensors, distance: NDArray[np.int64], stack: str
+) -> NDArray[Any]:
     """Return the bias of each head, (H, distances), by the distance of key and query."""
     if s.positions == "alibi":
         return -np.array(alibi_slopes(s.n_heads))[:, None] * np.abs(distance)
@@ -323,7 +326,9 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes + between[: n_heads - power]
 
 
-def _t5_buckets(distance: NDArray[np.int64], n_buckets: int, max_distance: int, both: bool) -> NDArray[np.int64]:
+def _t5_buckets(
+    distance: NDArray[np.int64], n_buckets: int, max_distance: int, both: bool
+) -> NDArray[np.int64]:
     """T5's buckets: near distances one each, far ones shared logarithmically."""
     n = n_buckets // 2 if both else n_buckets
     ahead = (distance > 0) * n if both else 0

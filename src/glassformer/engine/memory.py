@@ -18,7 +18,6 @@ MODEL = _struct(
     # Sizes and variants: see config.ModelSettings.
     "d_model", "n_heads", "n_kv_heads", "d_k", "d_ff", "encoder_layers", "decoder_layers",
     "pre_norm", "rms", "activation", "cross",
-    "kv_row",  # stride of keys and values
     # Numbers of matrices: the tables of tokens, the output, the first of each stack.
     "source_table", "target_table", "output", "encoder", "decoder",
     "encoder_norm", "decoder_norm",  # the first norm of each stack
@@ -35,20 +34,26 @@ MEMORY = _struct(
     "x", "y", "row",  # the residual stream; normalised, or the output of attention; their stride
     "hidden", "hidden_row",  # inside the feed-forward network
     "quantised", "quantised_row", "x_scale",  # rows in eight bits (stride in bytes), their scales
-    "scores", "scores_row",  # of attention, heads × keys
-    "keys_values",  # of the encoder's self-attention
+    "scores", "scores_row", "found",  # of attention, heads × keys; of 16 keys
+    "keys", "values", "rotated",  # of the encoder's self-attention; a key on its way
     "wide", "wide_row", "narrow", "narrow_row",  # shared: outputs of products
     # Positions, tables of n_positions; 0 where the scheme has none.
     "n_positions", "position_rows", "cos", "sin", "position_bias",
-    # Logits of rows; of each block of 64 the largest and Σ e^(logit - largest); log Σ e^logit.
-    "logits", "n_blocks", "block_max", "block_sum", "log_sum", "block",
+    # Of each row and each block of 64 logits the largest and Σ e^(logit - largest); log Σ e^logit.
+    "n_blocks", "block_max", "block_sum", "log_sum",
+    "logits", "block", "tops",  # logits of some blocks, of one; the largest of a row's blocks
 )  # fmt: skip
 
 BATCH = _struct(
-    # Keys and values of the target, (layers, rows, 2 G K), and which rows a hypothesis sees.
-    "own", "own_rows", "n_positions", "ancestors", "spare",
-    # Keys and values of the source; sentence b has the rows starts[b] to starts[b + 1].
-    "cross", "cross_rows", "starts", "every",
+    "n_sentences", "n_positions", "n_hypotheses",
+    # Keys of the target, (layers, sentences, hypotheses, positions / 16, heads, d_k, 16), and
+    # values, (layers, sentences, positions, hypotheses, heads · d_k).
+    "own_keys", "own_values",
+    # int32 (sentences, hypotheses, positions): of which hypothesis each ancestor was.
+    "ancestors", "spare",
+    # Keys of the sources, (layers, cross_blocks, heads, d_k, 16), and values, (layers, cross_rows,
+    # heads · d_k); where each sentence begins in rows and in blocks of 16.
+    "cross_keys", "cross_values", "cross_blocks", "cross_rows", "starts", "block_starts",
     # One row for each token of a step: the token, and where it stands (see forward.decode).
     "tokens", "places",
 )  # fmt: skip
@@ -60,3 +65,8 @@ def struct(kind: np.dtype[Any], **values: Any) -> NDArray[Any]:
     for name, value in values.items():
         made[name] = value
     return made
+
+
+def rounded_up(n: int, to: int) -> int:
+    """Return the least multiple of `to` that is not less than n."""
+    return -(-n // to) * to

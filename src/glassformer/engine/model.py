@@ -1,14 +1,15 @@
 """A model of the compiled engine: checked, packed, and ready to be called."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.config import ModelSettings
 from glassformer.engine.decoding import CompiledDecoding
-from glassformer.engine.forward import encode, score_rows
-from glassformer.engine.kernels import FLOAT
+from glassformer.engine.forward import BLOCKS_AT_ONCE, encode, write_logits
 from glassformer.engine.layout import (
     FIRST_LAYER,
     PositionTables,
@@ -17,13 +18,12 @@ from glassformer.engine.layout import (
     has_encoder,
     pack,
     positions_of,
-    rounded_up,
     sizes_of,
 )
-from glassformer.engine.memory import MEMORY, MODEL, struct
+from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up, struct
 from glassformer.engine.ngrams import NgramVotes
 from glassformer.engine.threads import together, usable_cores
-from glassformer.engine.vector import BLOCK
+from glassformer.engine.vector import BLOCK, KEYS
 from glassformer.errors import InputError
 
 # Source tokens that go through the encoder at once: enough that weights are read seldom, few
@@ -40,21 +40,28 @@ LONGEST = 32_768  # tokens of a text: the memory of attention scores grows with 
 class Workspace:
     """Memory for the rows of one call, one set of buffers for each thread of a team."""
 
-    def __init__(self, model: "CompiledModel", n_rows: int, n_logits: int, longest: int, team_size: int) -> None:
+    def __init__(
+        self, model: "CompiledModel", n_rows: int, n_logits: int, longest: int, team_size: int
+    ) -> None:
         s = model.settings
-        self.n_rows, self.n_logits, self.longest, self.team_size = n_rows, n_logits, longest, team_size
-        matrices, kv_row = model.packed.matrices, model.kv_row
+        self.n_rows, self.n_logits, self.longest, self.team_size = (
+            n_rows,
+            n_logits,
+            longest,
+            team_size,
+        )
+        matrices, width = model.packed.matrices, model.key_width
         d, widest = rounded_up(s.d_model, 4), int(matrices[FIRST_LAYER:, 2].max())
         hidden, narrow = rounded_up(s.d_ff, 4), rounded_up(s.d_model, BLOCK)
         quantised, scores = rounded_up(int(matrices[:, 3].max()), 64), rounded_up(longest, 16)
         outputs = int(matrices[model.struct["output"][0], 2])
         self._kept: list[NDArray[np.generic]] = []  # what the addresses are of
+        self.tables: PositionTables | None = None  # likewise
 
         def take(*shape: int, dtype: type = np.float32) -> int:
             self._kept.append(np.zeros(shape, dtype))
             return self._kept[-1].ctypes.data
 
-        self.values = np.empty((n_logits, outputs), np.float32)
         self.log_sum = np.empty(n_logits, np.float32)
         self.outputs = [np.zeros((n_rows, d), np.float32) for _ in range(team_size)]
         shared = {
@@ -68,7 +75,6 @@ class Workspace:
             "hidden_row": hidden,
             "quantised_row": quantised,
             "scores_row": scores,
-            "logits": self.values.ctypes.data,
             "n_blocks": outputs // BLOCK,
             "block_max": take(n_logits, outputs // BLOCK),
             "block_sum": take(n_logits, outputs // BLOCK),
@@ -84,8 +90,13 @@ class Workspace:
                 quantised=take(n_rows, quantised, dtype=np.uint8),
                 x_scale=take(n_rows),
                 scores=take(s.n_heads, scores),
-                keys_values=take(n_rows, kv_row),
+                found=take(s.n_heads, KEYS),
+                keys=take(rounded_up(longest, KEYS), width),
+                values=take(longest, width),
+                rotated=take(width),
+                logits=take(n_logits, BLOCKS_AT_ONCE * BLOCK),
                 block=take(BLOCK),
+                tops=take(outputs // BLOCK),
                 **shared,
             )
             for i in range(team_size)
@@ -118,7 +129,8 @@ class CompiledModel:
         self.threads = threads or usable_cores()
         self.packed = pack(settings, weights, int8)
         self.struct = struct(MODEL, **sizes_of(settings), **self.packed.addresses())
-        self.kv_row = int(self.struct["kv_row"][0])
+        n_kv_heads = settings.n_kv_heads or settings.n_heads
+        self.key_width = n_kv_heads * (settings.d_model // settings.n_heads)  # of a token
         learned = [f"{stack}.positions.weight" for stack in ("encoder", "decoder")]
         self._tables = {name: np.array(weights[name]) for name in learned if name in weights}
         self._positions: dict[str, tuple[int, PositionTables]] = {}
@@ -155,7 +167,10 @@ class CompiledModel:
             size = max(n, 2 * known[0] if known else FIRST_TABLE)
             if self.settings.positions == "learned":
                 size = self.settings.max_positions
-            known = self._positions[stack] = size, positions_of(self.settings, self._tables, size, stack)
+            known = self._positions[stack] = (
+                size,
+                positions_of(self.settings, self._tables, size, stack),
+            )
         addresses = known[1].addresses()
         for one in memory.structs:
             one["n_positions"] = known[0]
@@ -211,13 +226,15 @@ class CompiledModel:
         check_ids(ids, self.vocab_size)
 
     def read(
-        self, sources: Sequence[Sequence[int]], starts: NDArray[np.int64], team_size: int
-    ) -> NDArray[np.float32]:
-        """Return the keys and values of cross-attention, (layers, source tokens, 2 G K)."""
-        cross = np.empty((self.settings.decoder_layers, int(starts[-1]), self.kv_row), np.float32)
-        for _ in self._encoded(sources, starts, team_size, cross):
+        self,
+        sources: Sequence[Sequence[int]],
+        starts: NDArray[np.int64],
+        team_size: int,
+        batch: NDArray[Any],
+    ) -> None:
+        """Write the keys and values of cross-attention to those of a batch."""
+        for _ in self._encoded(sources, starts, team_size, batch):
             pass
-        return cross
 
     def encode(self, rows: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """Return the encoder's output for each text, (length, D)."""
@@ -225,8 +242,8 @@ class CompiledModel:
         starts = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=starts[1:])
         found: list[NDArray[np.float32]] = []
-        for group, output in self._encoded(rows, starts, 1, None):
-            found += [output[a:b].copy() for a, b in zip(group, group[1:], strict=False)]
+        for group, output in self._encoded(rows, starts, 1, struct(BATCH)):
+            found += [output[a:b].copy() for a, b in pairwise(group)]
         return found
 
     def _encoded(
@@ -234,14 +251,13 @@ class CompiledModel:
         sources: Sequence[Sequence[int]],
         starts: NDArray[np.int64],
         team_size: int,
-        cross: NDArray[np.float32] | None,
+        batch: NDArray[Any],
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Encode groups of whole sources; yield where each begins and the output of the group."""
         longest = int(np.diff(starts).max(initial=1))
         n_rows = min(int(starts[-1]), max(GROUP, longest))
         workspace = self.borrow(n_rows, 1, longest, team_size)
         self.set_positions(workspace, "encoder", longest)
-        every = np.arange(workspace.n_rows, dtype=np.int32)
         begin = 0
         while begin < len(sources):
             end = begin + 1
@@ -249,12 +265,9 @@ class CompiledModel:
                 end += 1
             group = starts[begin : end + 1] - starts[begin]
             ids = np.concatenate([np.asarray(source, np.int64) for source in sources[begin:end]])
-            at = 0 if cross is None else cross.ctypes.data + FLOAT * int(starts[begin]) * self.kv_row
-            n_cross = 0 if cross is None else cross.shape[1]
 
-            def work(i: int, group=group, ids=ids, at=at, n_cross=n_cross) -> None:
-                memory = workspace.structs[i][0]
-                encode(self.struct[0], memory, ids, group, every.ctypes.data, at, n_cross)
+            def work(i: int, first: int = begin, group: Any = group, ids: Any = ids) -> None:
+                encode(self.struct[0], workspace.structs[i][0], batch[0], first, ids, group)
 
             together(work, team_size)
             yield group, workspace.outputs[0][:, : self.settings.d_model]
@@ -282,14 +295,20 @@ class CompiledModel:
     def _output(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Multiply rows by the output matrix."""
         n_rows = len(features)
-        workspace = self.borrow(n_rows, n_rows, 1, 1)
+        workspace = self.borrow(n_rows, 1, 1, 1)
         workspace.outputs[0][:n_rows, : self.settings.d_model] = features
-        score_rows(self.struct[0], workspace.structs[0][0], n_rows)
-        out = workspace.values
-        n_classes = self.settings.n_classes if self.kind in ("classifier", "tagger") else self.vocab_size
-        logits = out[:n_rows, :n_classes].copy()
+        logits = self.logits(workspace, n_rows)
         self.give_back(workspace)
         return logits
+
+    def logits(self, workspace: Workspace, n_rows: int) -> NDArray[np.float32]:
+        """Return the logits of rows that the encoder or the decoder has left in a workspace."""
+        matrix = int(self.struct["output"][0])
+        out = np.empty((n_rows, int(self.packed.matrices[matrix, 2])), np.float32)
+        memory = workspace.structs[0][0]
+        write_logits(self.struct[0], memory, n_rows, out.ctypes.data, out.shape[1])
+        labelled = self.kind in ("classifier", "tagger")
+        return out[:, : self.settings.n_classes if labelled else self.vocab_size]
 
 
 def check_length(n: int) -> None:

@@ -27,6 +27,7 @@ BLOCK = 64  # outputs of a block of packed weights
 LINE = 256  # bytes of a block for one k (fp32) or four (INT8)
 KERNEL = kernel_name()
 LANES = {"avx512-vnni": 16, "avx-vnni": 8, "avx2": 8, "generic": 4}[KERNEL]
+KEYS = 16  # keys of attention that lie side by side
 VECTORS = 4  # running sums of a row in one tile
 WIDTH = LANES * VECTORS  # outputs of a tile
 # Rows of the largest tile: its sums, the weights and one input must fit the vector registers,
@@ -38,14 +39,27 @@ LEVELS = 63 if KERNEL == "avx2" else 127
 
 SPINS = 2_000  # about 20 µs: longer than one thread is usually behind the other
 
-I8, I16, I32, I64, F32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+LOG2_E = 1.442695041
+# 2^x on [-1, 0], highest power first, fitted to a relative error of 8e-8.
+EXP2 = (9.3811646e-4, 9.1868741e-3, 5.5278134e-2, 2.4017158e-1, 6.9314218e-1, 9.9999994e-1)
+
+I8, I16, I32, I64, F32 = (
+    ir.IntType(8),
+    ir.IntType(16),
+    ir.IntType(32),
+    ir.IntType(64),
+    ir.FloatType(),
+)
 INTS, FLOATS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
 
 Builder = Any
 Value = Any
+native: Any = intrinsic  # of a function that emits LLVM code: called with what that code takes
 
 
-def _load(b: Builder, address: Value, kind: ir.Type, offset: Value | int = 0, align: int = 4) -> Value:
+def _load(
+    b: Builder, address: Value, kind: ir.Type, offset: Value | int = 0, align: int = 4
+) -> Value:
     at = b.add(address, offset if not isinstance(offset, int) else ir.Constant(I64, offset))
     return b.load(b.inttoptr(at, kind.as_pointer()), align=align)
 
@@ -82,21 +96,19 @@ def _constant(kind: ir.Type, value: float) -> ir.Constant:
     return ir.Constant(kind, [value] * LANES if isinstance(kind, ir.VectorType) else value)
 
 
-def _exp(b: Builder, x: Value) -> Value:
-    """Return e^x for x ≤ 0 to the accuracy of fp32: 2^n · e^rest, the latter by a polynomial."""
+def _exp(b: Builder, x: Value, top: Value) -> Value:
+    """Return e^(x - top) for x ≤ top: 2^n · 2^rest, the latter by a polynomial on [-1, 0]."""
     floats = x.type
     integers = INTS if isinstance(floats, ir.VectorType) else I32
-    x = _larger(b, x, _constant(floats, -87.0))  # below, e^x is no normal float
-    log2_e, half = _constant(floats, 1.442695041), _constant(floats, -0.5)
-    n = b.fptosi(_multiply_add(b, x, log2_e, half), integers)
-    whole = b.sitofp(n, floats)
-    r = _multiply_add(b, whole, _constant(floats, -0.693359375), x)  # x - n ln 2, in two parts
-    r = _multiply_add(b, whole, _constant(floats, 2.12194440e-4), r)
-    p = _constant(floats, 1.9875691500e-4)
-    for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5, 1, 1):
-        p = _multiply_add(b, p, r, _constant(floats, factor))
-    exponent = b.shl(b.add(n, _constant(integers, 127)), _constant(integers, 23))
-    return b.fmul(p, b.bitcast(exponent, floats))
+    t = b.fmul(b.fsub(x, top), _constant(floats, LOG2_E))
+    t = _larger(b, t, _constant(floats, -126.0))  # below, 2^t is no normal float
+    n = b.fptosi(t, integers)  # towards 0: up
+    rest = b.fsub(t, b.sitofp(n, floats))
+    p = _constant(floats, EXP2[0])
+    for factor in EXP2[1:]:
+        p = _multiply_add(b, p, rest, _constant(floats, factor))
+    exponent = b.shl(n, _constant(integers, 23))
+    return b.bitcast(b.add(b.bitcast(p, integers), exponent), floats)
 
 
 def _dot4(b: Builder, total: Value, x: Value, w: Value) -> Value:
@@ -122,7 +134,9 @@ def _dot4(b: Builder, total: Value, x: Value, w: Value) -> Value:
     return total
 
 
-def _each(b: Builder, n: Value, vector: Callable[[Value], None], single: Callable[[Value], None]) -> None:
+def _each(
+    b: Builder, n: Value, vector: Callable[[Value], None], single: Callable[[Value], None]
+) -> None:
     """Emit a loop over n floats: vectors of LANES, then the rest one by one; given byte offsets."""
     whole = b.and_(n, ir.Constant(I64, -LANES))
     zero, lanes, one = (ir.Constant(I64, i) for i in (0, LANES, 1))
@@ -147,7 +161,7 @@ def _tile(rows: int, int8: bool) -> Callable[..., None]:
     """
     sums = INTS if int8 else FLOATS
 
-    @intrinsic  # type: ignore[misc]
+    @native
     def tile(context: Any, x: Any, x_stride: Any, w: Any, steps: Any, scale: Any, offset: Any,
              bias: Any, x_scale: Any, out: Any, out_stride: Any) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
@@ -189,7 +203,7 @@ def _tile(rows: int, int8: bool) -> Callable[..., None]:
 
         return types.void(*[types.intp] * 10), emit
 
-    return tile  # type: ignore[no-any-return]
+    return tile
 
 
 int8_tile_1, int8_tile_2, int8_tile_3 = _tile(1, True), _tile(2, True), _tile(3, True)
@@ -239,68 +253,117 @@ def _magnitude(b: Builder, x: Value) -> Value:
 
 
 LOWEST = -3.4028234663852886e38  # of all floats
-_dot = _reduction("fadd", 0.0, lambda b, total, x, y: _multiply_add(b, x, y, total))
-_total = _reduction("fadd", 0.0, lambda b, total, x: b.fadd(total, x))
 _largest = _reduction("fmax", LOWEST, _larger)
 _largest_magnitude = _reduction("fmax", 0.0, lambda b, t, x: _larger(b, t, _magnitude(b, x)))
 
 
-@intrinsic  # type: ignore[misc]
-def dot(context: Any, x: Any, y: Any, n: Any) -> Any:
-    """Return Σ x[i] · y[i] over n floats at two addresses."""
-    return types.float32(types.intp, types.intp, types.intp), _dot
-
-
-@intrinsic  # type: ignore[misc]
-def total(context: Any, x: Any, n: Any) -> Any:
-    """Return Σ x[i] over n floats at an address."""
-    return types.float32(types.intp, types.intp), _total
-
-
-@intrinsic  # type: ignore[misc]
+@native
 def largest(context: Any, x: Any, n: Any) -> Any:
     """Return the largest of n floats at an address; none of them is NaN."""
     return types.float32(types.intp, types.intp), _largest
 
 
-@intrinsic  # type: ignore[misc]
+@native
 def largest_magnitude(context: Any, x: Any, n: Any) -> Any:
     """Return the largest |x[i]| of n floats at an address; none of them is NaN."""
     return types.float32(types.intp, types.intp), _largest_magnitude
 
 
-@intrinsic  # type: ignore[misc]
-def add_scaled(context: Any, out: Any, x: Any, factor: Any, n: Any) -> Any:
-    """Add factor · x[i] to out[i] for n floats at two addresses."""
+@native
+def score_keys(context: Any, q: Any, keys: Any, d_k: Any, scale: Any, out: Any) -> Any:
+    """Write scale · q · k of a query and KEYS keys, which lie as (d_k, KEYS) floats, to `out`.
+
+    Every fourth value is summed apart, so that an addition need not wait for the one before.
+    """
+    parts, chains = KEYS // LANES, 4
 
     def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
-        out, x, factor, n = arguments
-        factors = _splat(b, factor)
+        q, keys, d_k, scale, out = arguments
+        totals = [_variable(b, FLOATS, [0.0] * LANES) for _ in range(chains * parts)]
 
-        def step(kind: ir.Type, scale: Value) -> Callable[[Value], None]:
-            def at(offset: Value) -> None:
-                values = _load(b, x, kind, offset), _load(b, out, kind, offset)
-                _store(b, _multiply_add(b, scale, *values), out, offset)
+        def step(i: Value, chain: int) -> None:
+            at = b.add(i, ir.Constant(I64, chain))
+            value = _splat(b, _load(b, q, F32, b.mul(at, ir.Constant(I64, 4))))
+            line = b.add(keys, b.mul(at, ir.Constant(I64, 4 * KEYS)))
+            for part in range(parts):
+                place = totals[chains * part + chain]
+                key = _load(b, line, FLOATS, 4 * LANES * part)
+                b.store(_multiply_add(b, value, key, b.load(place)), place)
 
-            return at
-
-        _each(b, n, step(FLOATS, factors), step(F32, factor))
+        zero, one, four = (ir.Constant(I64, i) for i in (0, 1, chains))
+        whole = b.and_(d_k, ir.Constant(I64, -chains))
+        with cgutils.for_range_slice(b, zero, whole, four) as (i, _):
+            for chain in range(chains):
+                step(i, chain)
+        with cgutils.for_range_slice(b, whole, d_k, one) as (i, _):
+            step(i, 0)
+        factor = _splat(b, scale)
+        for part in range(parts):
+            first, second, third, fourth = (b.load(t) for t in totals[chains * part :][:chains])
+            total = b.fadd(b.fadd(first, second), b.fadd(third, fourth))
+            _store(b, b.fmul(total, factor), out, 4 * LANES * part)
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.intp, types.float32, types.intp), emit
+    return types.void(types.intp, types.intp, types.intp, types.float32, types.intp), emit
 
 
-@intrinsic  # type: ignore[misc]
+@native
+def weigh_values(context: Any, weights: Any, values: Any, step: Any, storages: Any, size: Any,
+                 n: Any, d_k: Any, factor: Any, out: Any) -> Any:  # fmt: skip
+    """Write factor · Σ weights[p] · value p, d_k floats, of n values to `out`.
+
+    Value p is at values + p · step + storages[p] · size, with int32 storages, or 0 for none.
+    """
+
+    def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
+        weights, values, step, storages, size, n, d_k, factor, out = arguments
+        has_storages = b.icmp_signed("!=", storages, ir.Constant(I64, 0))
+        none = _variable(b, I32, 0)  # the storage where there is but one
+        listed = b.select(has_storages, storages, b.ptrtoint(none, I64))
+        stride = b.select(has_storages, ir.Constant(I64, 4), ir.Constant(I64, 0))
+
+        def columns(kind: ir.Type, count: int, start: Value) -> None:
+            """Sum `count` vectors (or one float) from column `start` on."""
+            zero = [0.0] * LANES if kind is FLOATS else 0.0
+            totals = [_variable(b, kind, zero) for _ in range(count)]
+            at = b.mul(start, ir.Constant(I64, 4))
+            with cgutils.for_range(b, n) as loop:
+                p = loop.index
+                weight = _load(b, weights, F32, b.mul(p, ir.Constant(I64, 4)))
+                storage = b.sext(_load(b, listed, I32, b.mul(p, stride)), I64)
+                row = b.add(b.add(values, at), b.add(b.mul(p, step), b.mul(storage, size)))
+                w = _splat(b, weight) if kind is FLOATS else weight
+                for i, total in enumerate(totals):
+                    value = _load(b, row, kind, 4 * LANES * i)
+                    b.store(_multiply_add(b, w, value, b.load(total)), total)
+            scale = _splat(b, factor) if kind is FLOATS else factor
+            for i, total in enumerate(totals):
+                _store(b, b.fmul(b.load(total), scale), b.add(out, at), 4 * LANES * i)
+
+        done = ir.Constant(I64, 0)
+        for kind, count in ((FLOATS, VECTORS), (FLOATS, 2), (FLOATS, 1), (F32, 1)):
+            width = ir.Constant(I64, count * LANES if kind is FLOATS else 1)
+            end = b.add(done, b.mul(b.sdiv(b.sub(d_k, done), width), width))
+            with cgutils.for_range_slice(b, done, end, width) as (start, _):
+                columns(kind, count, start)
+            done = end
+        return context.get_dummy_value()
+
+    integers = [types.intp] * 7
+    return types.void(*integers, types.float32, types.intp), emit
+
+
+@native
 def exp(context: Any, x: Any) -> Any:
     """Return e^x for x ≤ 0."""
 
     def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
-        return _exp(b, arguments[0])
+        return _exp(b, arguments[0], ir.Constant(F32, 0.0))
 
     return types.float32(types.float32), emit
 
 
-@intrinsic  # type: ignore[misc]
+@native
 def exponentiate(context: Any, x: Any, top: Any, n: Any, out: Any) -> Any:
     """Write e^(x[i] - top) of n floats at an address to `out`, and return their sum."""
 
@@ -311,7 +374,7 @@ def exponentiate(context: Any, x: Any, top: Any, n: Any, out: Any) -> Any:
 
         def step(kind: ir.Type, top: Value, total: Value) -> Callable[[Value], None]:
             def at(offset: Value) -> None:
-                e = _exp(b, b.fsub(_load(b, x, kind, offset), top))
+                e = _exp(b, _load(b, x, kind, offset), top)
                 _store(b, e, out, offset)
                 b.store(b.fadd(b.load(total), e), total)
 
@@ -326,7 +389,7 @@ def exponentiate(context: Any, x: Any, top: Any, n: Any, out: Any) -> Any:
 def _view(kind: Any) -> Any:
     """Return view(address, n): an array over memory that somebody else keeps."""
 
-    @intrinsic  # type: ignore[misc]
+    @native
     def view(context: Any, address: Any, n: Any) -> Any:
         array_type = types.Array(kind, 1, "C")
 
@@ -336,7 +399,14 @@ def _view(kind: Any) -> Any:
             size = context.get_abi_sizeof(context.get_data_type(kind))
             data = b.inttoptr(address, context.get_data_type(kind).as_pointer())
             stride = ir.Constant(I64, size)
-            populate_array(array, data, cgutils.pack_array(b, [n]), cgutils.pack_array(b, [stride]), stride, None)
+            populate_array(
+                array,
+                data,
+                cgutils.pack_array(b, [n]),
+                cgutils.pack_array(b, [stride]),
+                stride,
+                None,
+            )
             return array._getvalue()
 
         return array_type(types.intp, types.intp), emit
@@ -348,7 +418,7 @@ floats, int64s = _view(types.float32), _view(types.int64)
 int32s, int8s, uint8s = _view(types.int32), _view(types.int8), _view(types.uint8)
 
 
-@intrinsic  # type: ignore[misc]
+@native
 def wait_for_all(context: Any, counter: Any, n_threads: Any) -> Any:
     """Wait until every one of `n_threads` threads has come here as often as this one.
 
@@ -372,9 +442,17 @@ def wait_for_all(context: Any, counter: Any, n_threads: Any) -> Any:
         spun = b.add(b.load(spins), one)
         b.store(spun, spins)
         if KERNEL != "generic":  # x86's hint that this is a loop that waits
-            b.call(cgutils.get_or_insert_function(b.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"), [])
+            b.call(
+                cgutils.get_or_insert_function(
+                    b.module, ir.FunctionType(ir.VoidType(), []), "llvm.x86.sse2.pause"
+                ),
+                [],
+            )
         with b.if_then(b.icmp_unsigned(">", spun, ir.Constant(I64, SPINS))):
-            b.call(cgutils.get_or_insert_function(b.module, ir.FunctionType(I32, []), "sched_yield"), [])
+            b.call(
+                cgutils.get_or_insert_function(b.module, ir.FunctionType(I32, []), "sched_yield"),
+                [],
+            )
         b.branch(head)
         b.position_at_end(end)
         return context.get_dummy_value()
