@@ -101,7 +101,7 @@ def bias_at(b: Struct, position: int) -> Address:
     return bias
 
 
-@inlined
+@inner
 def feed_forward(w: Struct, b: Struct, i: int, n: int, n_rows: int) -> None:
     """x + FFN(x), with its norm: Equation 2."""
     x = before(w, b, n, n_rows)
@@ -176,7 +176,7 @@ def source_at(w: Struct, batch: Struct, layer: int, s: int) -> tuple[Address, Ad
     return keys, batch.cross_values + FLOAT * (layer * batch.cross_rows + starts[s]) * width
 
 
-@inlined
+@inner
 def decode(w: Struct, b: Struct, batch: Struct, n_rows: int) -> None:
     """Run the decoder on one token per row; its output is left in b.y.
 
@@ -233,7 +233,7 @@ def own_at(w: Struct, batch: Struct, layer: int, s: int) -> tuple[Address, Addre
     return batch.own_keys + at, batch.own_values + at
 
 
-@inlined
+@inner
 def project(w: Struct, b: Struct, n_rows: int) -> None:
     """Summarise the logits of the rows in b.y: of each block of 64 the largest and Σ e^….
 

@@ -89,7 +89,7 @@ def quantise(
             bits[k] = np.uint8(np.int32(row[k] * factor + f32(LEVELS + 1.5)))
 
 
-@inlined
+@inner
 def linear(
     w: Struct,
     b: Struct,

@@ -24,6 +24,7 @@ from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up, struct
 from glassformer.engine.ngrams import NgramVotes
 from glassformer.engine.threads import together, usable_cores
 from glassformer.engine.vector import BLOCK, KEYS
+from glassformer.engine.warm import warm_up
 from glassformer.errors import InputError
 
 # Source tokens that go through the encoder at once: enough that weights are read seldom, few
@@ -125,6 +126,7 @@ class CompiledModel:
         int8: bool | None = None,
         threads: int | None = None,
     ) -> None:
+        warm_up()
         self.settings, self.kind = settings, settings.kind
         self.threads = threads or usable_cores()
         self.packed = pack(settings, weights, int8)
