@@ -54,7 +54,6 @@ LINE_START = re.compile(
     re.VERBOSE,
 )
 LINE_BREAK = re.compile(r"(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])\s*+")
-LETTER = re.compile(r"[^\W\d_]")
 WRAP_COLUMNS = 40  # a shorter line is not wrapped: it ends where its author ended it
 
 
@@ -166,7 +165,7 @@ def _is_over(before: str, mark: str | None, follows: str) -> bool:
 
 def _is_translatable(sentence: str) -> bool:
     """Whether there is a word to translate: not in rules, numbers, a lone URL or e-mail address."""
-    if not LETTER.search(sentence):
+    if not any(map(str.isalpha, sentence)):
         return False
     is_one_word = len(sentence.split(maxsplit=1)) == 1
     is_address = "://" in sentence or sentence.startswith("www.") or "@" in sentence[1:-1]
