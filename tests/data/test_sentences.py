@@ -52,6 +52,8 @@ def test_sentences_are_cut_where_they_end(text: str) -> None:
         "MM. Dupont et Durand",
         "J. R. R. Tolkien wrote it.",
         "The U.S. Army came.",
+        "Un avion de l'U.S. Air Force et un autre de l’U.S. Navy.",
+        "Roe v. Wade, par ex. Page 3",
         "Is No. 5 on p. 12, e.g. Fig. 3?",
         "As Vaswani et al. (2017) show, chap. 3 is enough.",
         "It begins on Dec. 5 of that year.",

@@ -37,7 +37,7 @@ END = re.compile(
 # A full stop after one of these does not end a sentence,
 NEVER = _words(
     """mr mrs ms messrs dr prof st mt gen col sgt capt lt cpl maj rev hon gov sen rep pres mme mmes
-    mlle mlles mgr MM pr vs cf e.g i.e a.k.a p.ex c.-à-d env av bd approx"""
+    mlle mlles mgr MM sra adm pfc pr v vs cf e.g i.e a.k.a p.ex ex c.-à-d env av bd approx"""
 )
 # nor after one of these when a number follows,
 BEFORE_NUMBERS = _words(
@@ -155,6 +155,7 @@ def _is_over(before: str, mark: str | None, follows: str) -> bool:
         return True
     words = before.split()
     word = words[-1].lstrip("\"'“‘«([") if words else ""
+    word = word.replace("’", "'").rpartition("'")[2]  # l'U.S. Air Force
     if words == [word] and word.isdecimal():  # 1. The first item of a list.
         return False
     if word.lower() in BEFORE_NUMBERS:
