@@ -423,3 +423,30 @@ def test_downloads_are_shown_when_there_are_any(capsys: pytest.CaptureFixture[st
         watch("a/file.gz", 1, 10)
         watch("a/file.gz", 10, 10)
     assert "a/file.gz" in capsys.readouterr().err
+
+
+# The behaviour suite
+
+
+def test_behaviour_prints_the_table_and_as_many_failures_as_asked_for(translator: Command) -> None:
+    suite = ("--behaviour", "--beam", "1", "--truncate", *ONE)
+    files = ("--json", "suite.json", "--markdown", "suite.md")
+    code, out, said = translator("evaluate", "run", *suite, "--failures", "2", *files)
+    assert code == 0, said
+    content = card("suite.json")
+    assert f"{content['passed']} of {content['total']}" in out
+    assert out.count("broken: ") == 2
+    assert set(content["kinds"]) == {case["kind"] for case in content["cases"]}
+    assert "| everyday |" in Path("suite.md").read_text()
+
+
+def test_behaviour_takes_no_data(translator: Command) -> None:
+    code, _, said = translator("evaluate", "run", "--behaviour", *FILES)
+    assert code == 2
+    assert "--source does not go with --behaviour" in said
+
+
+def test_behaviour_is_for_translators(classifier: Command) -> None:
+    code, _, said = classifier("evaluate", "run", "--behaviour")
+    assert code == 4
+    assert "not a translator" in said

@@ -115,9 +115,22 @@ def evaluate(
     plot: Annotated[
         Path | None, typer.Option(help="Where the picture of --beams goes: .svg or .png.")
     ] = None,
+    behaviour: Annotated[
+        bool,
+        typer.Option(
+            "--behaviour",
+            help="Run the behaviour suite of hand-written cases instead; no data needed.",
+        ),
+    ] = False,
     failures: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Analyse failures; show the worst N.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Analyse failures; show the worst N. With --behaviour: show N of them. "
+            "[0; with --behaviour all]",
+        ),
+    ] = None,
     training_text: Annotated[
         Path | None, typer.Option(help="Target side of the training text, to tell rare words.")
     ] = None,
@@ -128,10 +141,27 @@ def evaluate(
     """Score MODEL on two parallel files, on one table, or on a named set.
 
     A translator by BLEU, chrF and perplexity; a classifier by accuracy, F1 and calibration.
+    With --behaviour, a translator by rules on hand-written cases.
     """
     chosen = tuple(filter(None, columns.split(",")))
+    if behaviour:
+        unused: dict[str, object] = {
+            "source": source,
+            "reference": reference,
+            "data": data,
+            "set": name,
+        }
+        unused |= {"split": split, "limit": limit, "plot": plot, "output": output}
+        unused |= {"beams": beams or None, "training_text": training_text}
+        o.not_with("--behaviour", True, "The suite has its own cases and rules.", **unused)
+        o.different(json=json_file, markdown=markdown)
+        options: dict[str, Any] = {"batch_tokens": batch_tokens, "truncate": truncate}
+        asked = {"beam_size": beam, "length_penalty": length_penalty}
+        options |= {name: value for name, value in asked.items() if value is not None}
+        run_behaviour(model, int8, threads, options, failures, json_file, markdown)
+        return
     about = Data(source, reference, tokenised_reference, data, chosen, name, split, limit, skip_bad)
-    extras = Extras(beams, plot, failures, training_text)
+    extras = Extras(beams, plot, failures or 0, training_text)
     tokens = Tokens(tokenised_output, language)
     o.different(json=json_file, markdown=markdown, output=output, plot=plot)
     check(about, extras, tokens)
@@ -174,6 +204,38 @@ def evaluate(
         console = Console(width=WIDTH, highlight=False)
         for sheet in report.sheets:
             show(sheet, console)
+
+
+def run_behaviour(
+    model: str,
+    int8: bool,
+    threads: int,
+    options: dict[str, Any],
+    shown: int | None,
+    json_file: Path | None,
+    markdown: Path | None,
+) -> None:
+    """Run the behaviour suite and print its table and failures."""
+    import torch
+
+    from glassformer.evaluate import behaviour
+    from glassformer.pipeline import load_translator
+
+    torch.set_num_threads(threads)
+    translator = load_translator(model, int8=int8)
+    languages = translator.settings.data
+    direction = f"{languages.source_language}-{languages.target_language}"
+
+    def translate(texts: list[str]) -> list[str]:
+        return translator.translate(texts, split=True, **options)
+
+    report = behaviour.run(translate, direction)
+    for path, content in ((json_file, report.to_json()), (markdown, report.markdown())):
+        if path:
+            write(path, content)
+    print(report.table())
+    for failure in report.failures[:shown]:
+        print(f"\n{failure}")
 
 
 def check(about: Data, extras: Extras, tokens: Tokens) -> None:
