@@ -209,20 +209,17 @@ def evaluate(
 def run_behaviour(
     model: str,
     int8: bool,
-    threads: int,
+    threads: int | None,
     options: dict[str, Any],
     shown: int | None,
     json_file: Path | None,
     markdown: Path | None,
 ) -> None:
     """Run the behaviour suite and print its table and failures."""
-    import torch
-
     from glassformer.evaluate import behaviour
     from glassformer.pipeline import load_translator
 
-    torch.set_num_threads(threads)
-    translator = load_translator(model, int8=int8)
+    translator = load_translator(model, int8 or None, threads=threads)
     languages = translator.settings.data
     direction = f"{languages.source_language}-{languages.target_language}"
 
