@@ -152,7 +152,11 @@ class _Search:
         self.decoding = decoder.start(batch.sources, n, width, int(batch.limits.max()))
         common = min(min(map(len, batch.prefixes)), int(batch.limits.min()) - 1)
         prefix = self.rules.prefixes[:, :common]
-        self.scores, log_probs = self._prefill(prefix, bos)
+        self.bos, self.run = bos, getattr(self.decoding, "run", None)
+        self.scores: Scores | None = None
+        log_probs = np.zeros(n)
+        if not self._runs_from(0):
+            self.scores, log_probs = self._prefill(prefix, bos)
         n_best = options.n_best
         self.beam = beams.start(batch.limits, width, n_best, banned, prefix, log_probs)
         self.candidates = beams.scratch(n, width)
@@ -182,17 +186,12 @@ class _Search:
 
     def answers(self, stopped: Event) -> Answers:
         """Search until every sentence is done, or `stopped` is set."""
-        run = getattr(self.decoding, "run", None)
-        while not stopped.is_set():
-            self.advance()
-            if not len(self.live):
-                break
-            if run is not None and self._is_plain():
-                while len(self.live) and not stopped.is_set():
-                    alpha = float(self.options.length_penalty)
-                    run(self.beam, STEPS_PER_RUN, self.eos, alpha, self.candidates)
-                break
-            self.step()
+        while len(self.live) and not stopped.is_set():
+            if self.run is not None and self._runs_from(self.position):
+                alpha = float(self.options.length_penalty)
+                self.run(self.beam, STEPS_PER_RUN, self.bos, self.eos, alpha, self.candidates)
+            else:
+                self.advance()
         return beams.answers(self.beam, self.eos)
 
     def tokens(self) -> Iterator[int]:
@@ -203,22 +202,27 @@ class _Search:
                 yield int(self.beam.finished_token[0, 0])
                 return
             yield int(self.beam.tokens[0, self.position - 1, 0])
-            self.step()
 
-    def _is_plain(self) -> bool:
+    def _runs_from(self, position: int) -> bool:
+        """Whether the decoder can take the steps from here on without Python in between."""
         plain = self.observer is None and self.sampler is None
-        return plain and self.rules.is_plain(self.position)
+        return self.run is not None and plain and self.rules.is_plain(position)
 
-    def step(self) -> None:
-        """Give the decoder the latest token of every hypothesis."""
+    def _next_scores(self) -> Scores:
+        """Return the scores after the prefix, then those after the latest tokens."""
+        if self.scores is not None:
+            scores, self.scores = self.scores, None
+            return scores
+        if self.position == 0:
+            return self._prefill(self.rules.prefixes[:, :0], self.bos)[0]
         live, latest = self.live, self.position - 1
         tokens, parents = self.beam.tokens[live, latest], self.beam.parents[live, latest]
-        self.scores = self.decoding.step(tokens.astype(np.int64), parents.astype(np.int64))
+        return self.decoding.step(tokens.astype(np.int64), parents.astype(np.int64))
 
     def advance(self) -> None:
         """Extend the hypotheses; sentences that are done leave the batch."""
         before = self.live.copy()
-        values, ids = self._continuations(before)
+        values, ids = self._continuations(self._next_scores(), before)
         alpha = float(self.options.length_penalty)
         beams.advance(self.beam, values, ids, self.eos, alpha, self.candidates)
         if self.observer is not None:
@@ -226,13 +230,13 @@ class _Search:
         if 0 < len(self.live) < len(before):
             self.decoding.keep(np.searchsorted(before, self.live))
 
-    def _continuations(self, live: Ids) -> tuple[Values, Ids]:
+    def _continuations(self, scores: Scores, live: Ids) -> tuple[Values, Ids]:
         """Return tokens that may continue each hypothesis: the most likely, or drawn ones."""
         position, k = self.position, self.candidates.tokens.shape[1]
         bans = self.rules.bans(position)
         if bans is not None and self.observer is None and self.sampler is None:
-            return self.scores.top(k, bans)
-        rows = self.scores.rows()
+            return scores.top(k, bans)
+        rows = scores.rows()
         if self.observer is not None:
             self.observer.on_scores(live, rows)
         history = None

@@ -48,49 +48,60 @@ def descend(batch: Struct, s: int, width: int, position: int, parents: NDArray[n
 
 
 @inlined
-def fill_rows(batch: Struct, beam: Beam) -> int:
-    """Write the rows of the next step of all live sentences, and return how many there are."""
-    width = beam.log_probs.shape[1]
+def fill_rows(batch: Struct, beam: Beam, bos: int, width: int) -> int:
+    """Write the rows of the next step of all live sentences, and return how many there are.
+
+    In the first step, with the begin mark `bos` ≥ 0, a sentence has one row.
+    """
     n_rows = beam.n_live[0] * width
     tokens, places = int64s(batch.tokens, n_rows), int64s(batch.places, n_rows * PLACE)
     for r in range(n_rows):
-        s, w = beam.live[r // width], r % width
+        s, h = beam.live[r // width], r % width
         position = beam.length[s]
-        tokens[r] = beam.tokens[s, position - 1, w]
+        tokens[r] = bos if bos >= 0 else beam.tokens[s, position - 1, h]
         places[PLACE * r] = s
         places[PLACE * r + 1] = position
-        places[PLACE * r + 2] = w
-        places[PLACE * r + 3] = s * width + w
+        places[PLACE * r + 2] = h
+        places[PLACE * r + 3] = s * batch.n_hypotheses + h
     return n_rows
 
 
 @compiled
 def advance_rows(
-    w: Struct, b: Struct, batch: Struct, n_rows: int, n_steps: int, beam: Beam, values: Values,
-    ids: Ids, eos: int, alpha: float, candidates: Candidates,
+    w: Struct, b: Struct, batch: Struct, n_rows: int, n_steps: int, bos: int, beam: Beam,
+    values: Values, ids: Ids, eos: int, alpha: float, candidates: Candidates,
 ) -> None:  # fmt: skip
     """Score the next token of each row; with `n_steps`, go on as a beam search does.
 
-    Every thread of a team calls it; the first one alone chooses.
+    `bos` ≥ 0 is the begin mark, if it has not been read yet. Every thread of a team calls this
+    function; the first one alone chooses.
     """
-    width = beam.log_probs.shape[1]
     for _ in range(max(n_steps, 1)):
+        width = 1 if bos >= 0 else beam.log_probs.shape[1]
         if n_steps:
-            if b.thread == 0:
+            if b.thread == 0 and bos < 0:
                 for i in range(beam.n_live[0]):
                     s = beam.live[i]
                     descend(batch, s, width, beam.length[s], beam.parents[s, beam.length[s] - 1])
             if b.n_threads > 1:
                 wait_for_all(b.counter, b.n_threads)
-            n_rows = fill_rows(batch, beam)
+            n_rows = fill_rows(batch, beam, bos, width)
+            bos = -1
             if n_rows == 0:
                 return
         decode(w, b, batch, n_rows)
         project(w, b, n_rows)
         if n_steps and b.thread == 0:
-            for r in range(n_rows):
-                i, h = r // width, r % width
-                take_best(w, b, r, beam.banned, values[i, h], ids[i, h])
+            for i in range(beam.n_live[0]):
+                s = beam.live[i]
+                totals = candidates.log_probs[s]
+                totals[:] = -np.inf
+                for h in range(width):
+                    before = beam.log_probs[s, h]
+                    r = i * width + h
+                    take_best(w, b, r, beam.banned, values[i, h], ids[i, h], before, totals)
+                for h in range(width, values.shape[1]):
+                    values[i, h, :] = -np.inf
             advance(beam, values, ids, eos, alpha, candidates)
 
 
@@ -119,8 +130,9 @@ class CompiledScores:
 @compiled
 def best_of_rows(w: Struct, b: Struct, n_rows: int, banned: Ids, values: Values, ids: Ids) -> None:
     """Write the best tokens of each row."""
+    nothing = np.empty(0, np.float64)
     for r in range(n_rows):
-        take_best(w, b, r, banned, values[r], ids[r])
+        take_best(w, b, r, banned, values[r], ids[r], 0.0, nothing)
 
 
 class Sources:
@@ -230,7 +242,7 @@ class CompiledDecoding:
     def _score(self, tokens: Ids, places: Ids) -> CompiledScores:
         beam, candidates = NO_BEAM
         rows = tokens.reshape(-1), places.reshape(-1, PLACE)
-        memory = self._call(tokens.size, *rows, 0, beam, 0, 0.0, candidates)
+        memory = self._call(tokens.size, *rows, 0, -1, beam, 0, 0.0, candidates)
         return CompiledScores(self.model, memory, tokens.shape)
 
     @property
@@ -243,8 +255,16 @@ class CompiledDecoding:
         if n_positions > capacity:
             self._reserve(min(self.most, max(n_positions, 2 * capacity)))
 
-    def run(self, beam: Beam, n_steps: int, eos: int, alpha: float, candidates: Candidates) -> None:
-        """Take up to `n_steps` steps of a beam search without Python in between."""
+    def run(
+        self,
+        beam: Beam,
+        n_steps: int,
+        bos: int,
+        eos: int,
+        alpha: float,
+        candidates: Candidates,
+    ) -> None:
+        """Take up to `n_steps` steps of a beam search: see decode/decoder.py."""
         n_live = int(beam.n_live[0])
         if not n_live:
             return
@@ -253,13 +273,14 @@ class CompiledDecoding:
         self._reserve_for(min(begin + n_steps, self.most))
         n_rows, n_steps = n_live * self.width, min(n_steps, self.ancestors.shape[2] - begin)
         tokens, places = np.empty(n_rows, np.int64), np.empty((n_rows, PLACE), np.int64)
-        self._call(n_rows, tokens, places, n_steps, beam, eos, alpha, candidates)
+        begin_mark = bos if self.length == 0 else -1
+        self._call(n_rows, tokens, places, n_steps, begin_mark, beam, eos, alpha, candidates)
         self.rows = beam.live[: beam.n_live[0]].copy()
         self.length = int(beam.length[self.rows[0]]) if len(self.rows) else 0
 
     def _call(
-        self, n_rows: int, tokens: Ids, places: Ids, n_steps: int, beam: Beam, eos: int,
-        alpha: float, candidates: Candidates,
+        self, n_rows: int, tokens: Ids, places: Ids, n_steps: int, bos: int, beam: Beam,
+        eos: int, alpha: float, candidates: Candidates,
     ) -> "Workspace":  # fmt: skip
         memory = self._fit(n_rows)
         self.model.set_positions(memory, "decoder", self.ancestors.shape[2])
@@ -273,7 +294,7 @@ class CompiledDecoding:
             batch = self.batch.copy()
             batch["tokens"], batch["places"] = (array.ctypes.data for array in mine)
             advance_rows(
-                self.model.struct[0], memory.structs[i][0], batch[0], n_rows, n_steps, beam,
+                self.model.struct[0], memory.structs[i][0], batch[0], n_rows, n_steps, bos, beam,
                 values, ids, eos, alpha, candidates,
             )  # fmt: skip
 

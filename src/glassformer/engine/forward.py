@@ -49,7 +49,7 @@ SELF_ATTENTION_NORM, FEED_FORWARD_NORM, CROSS_ATTENTION_NORM = range(3)
 NORMS = 3
 PLACE = 4  # numbers that tell where a row stands: see `decode`
 ENDLESS = 1 << 40  # length of an array whose length is known elsewhere
-BLOCKS_AT_ONCE = 8  # of logits that are summarised while they are in the cache
+CHUNK = 8  # blocks of logits that are summarised at a time, while they are in the cache
 
 
 @inlined
@@ -235,33 +235,40 @@ def own_at(w: Struct, batch: Struct, layer: int, s: int) -> tuple[Address, Addre
 
 @inner
 def project(w: Struct, b: Struct, n_rows: int) -> None:
-    """Summarise the logits of the rows in b.y: of each block of 64 the largest and Σ e^….
+    """Summarise the logits of the rows in b.y: the largest of each block of 64, and log Σ e^logit.
 
     Logits themselves are not kept: they would leave the cache. `take_best` computes the few that
-    it needs once more, to the same bits.
+    it needs once more, to the same bits. A chunk of blocks is the work of one thread, so that the
+    order of every sum is the same for any number of threads.
     """
     x, x_row = operand(w, b, w.output, b.y, b.row, n_rows)
-    n_blocks = b.n_blocks
-    tops, sums = floats(b.block_max, n_rows * n_blocks), floats(b.block_sum, n_rows * n_blocks)
-    begin, end = n_blocks * b.thread // b.n_threads, n_blocks * (b.thread + 1) // b.n_threads
-    for first in range(begin, end, BLOCKS_AT_ONCE):
-        last = min(first + BLOCKS_AT_ONCE, end)
+    n_blocks, n_chunks = b.n_blocks, (b.n_blocks + CHUNK - 1) // CHUNK
+    block_max = floats(b.block_max, n_rows * n_blocks)
+    chunk_max, chunk_sum = (
+        floats(b.chunk_max, n_rows * n_chunks),
+        floats(b.chunk_sum, n_rows * n_chunks),
+    )
+    begin, end = n_chunks * b.thread // b.n_threads, n_chunks * (b.thread + 1) // b.n_threads
+    for chunk in range(begin, end):
+        first, last = chunk * CHUNK, min(chunk * CHUNK + CHUNK, n_blocks)
         out = b.logits - FLOAT * first * BLOCK
-        multiply(w, w.output, first, last, x, x_row, b.x_scale, n_rows, out, BLOCKS_AT_ONCE * BLOCK)
+        multiply(w, w.output, first, last, x, x_row, b.x_scale, n_rows, out, CHUNK * BLOCK)
         for r in range(n_rows):
+            at, top = b.logits + FLOAT * r * CHUNK * BLOCK, HIDDEN
             for block in range(first, last):
-                at = out + FLOAT * (r * BLOCKS_AT_ONCE + block) * BLOCK
-                top = largest(at, BLOCK)
-                tops[r * n_blocks + block] = top
-                sums[r * n_blocks + block] = exponentiate(at, top, BLOCK, at)
+                of_block = largest(at + FLOAT * (block - first) * BLOCK, BLOCK)
+                block_max[r * n_blocks + block] = of_block
+                top = max(top, of_block)
+            chunk_max[r * n_chunks + chunk] = top
+            chunk_sum[r * n_chunks + chunk] = exponentiate(at, top, (last - first) * BLOCK, at)
     if b.n_threads > 1:
         wait_for_all(b.counter, b.n_threads)
     log_sums = floats(b.log_sum, n_rows)
     for r in range(n_rows):
-        top = largest(b.block_max + FLOAT * r * n_blocks, n_blocks)
+        top = largest(b.chunk_max + FLOAT * r * n_chunks, n_chunks)
         whole = f32(0.0)
-        for block in range(r * n_blocks, (r + 1) * n_blocks):
-            whole += sums[block] * exp(tops[block] - top)
+        for i in range(r * n_chunks, (r + 1) * n_chunks):
+            whole += chunk_sum[i] * exp(chunk_max[i] - top)
         log_sums[r] = top + np.log(whole)
 
 
@@ -280,10 +287,14 @@ def take_best(
     banned: NDArray[np.int64],
     values: NDArray[np.float32],
     ids: NDArray[np.int64],
+    before: float,
+    totals: NDArray[np.float64],
 ) -> None:
     """Write the log-probabilities and ids of the best tokens of row r, the best first.
 
     The best is in the block with the largest logit; tokens that are banned or taken are hidden.
+    `totals` are the best of the whole sentence so far, in order: a token that, with the
+    log-probability `before` it, is not among them ends the list. None: the list is complete.
     """
     n = b.n_blocks
     copy(b.block_max + FLOAT * r * n, b.tops, n)
@@ -310,11 +321,27 @@ def take_best(
         at = place_of(b.block, BLOCK * one)
         if logits[at] == tops[block]:
             values[found], ids[found] = logits[at] - log_sum, block * BLOCK + at
+            if len(totals) and not insert(totals, before + values[found]):
+                break
             logits[at] = HIDDEN
             found += 1
         tops[block] = largest(b.block, BLOCK)
     for i in range(found, len(ids)):
         values[i], ids[i] = -np.inf, 0
+
+
+@inlined
+def insert(totals: NDArray[np.float64], value: float) -> bool:
+    """Put a value among the best so far; return whether it is one of them."""
+    place = len(totals)
+    while place > 0 and value > totals[place - 1]:
+        place -= 1
+        if place + 1 < len(totals):
+            totals[place + 1] = totals[place]
+    if place == len(totals):
+        return False
+    totals[place] = value
+    return True
 
 
 @inlined

@@ -39,9 +39,10 @@ MEMORY = _struct(
     "wide", "wide_row", "narrow", "narrow_row",  # shared: outputs of products
     # Positions, tables of n_positions; 0 where the scheme has none.
     "n_positions", "position_rows", "cos", "sin", "position_bias",
-    # Of each row and each block of 64 logits the largest and Σ e^(logit - largest); log Σ e^logit.
-    "n_blocks", "block_max", "block_sum", "log_sum",
-    "logits", "block", "tops",  # logits of some blocks, of one; the largest of a row's blocks
+    # Of each row the largest of each block of 64 logits; of each chunk of blocks the largest and
+    # Σ e^(logit - largest); log Σ e^logit.
+    "n_blocks", "block_max", "chunk_max", "chunk_sum", "log_sum",
+    "logits", "block", "tops",  # logits of a chunk, of a block; the largest of a row's blocks
 )  # fmt: skip
 
 BATCH = _struct(

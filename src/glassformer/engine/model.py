@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glassformer.config import ModelSettings
 from glassformer.engine.decoding import CompiledDecoding
-from glassformer.engine.forward import BLOCKS_AT_ONCE, encode, write_logits
+from glassformer.engine.forward import CHUNK, encode, write_logits
 from glassformer.engine.layout import (
     FIRST_LAYER,
     PositionTables,
@@ -78,7 +78,8 @@ class Workspace:
             "scores_row": scores,
             "n_blocks": outputs // BLOCK,
             "block_max": take(n_logits, outputs // BLOCK),
-            "block_sum": take(n_logits, outputs // BLOCK),
+            "chunk_max": take(n_logits, -(-outputs // BLOCK // CHUNK)),
+            "chunk_sum": take(n_logits, -(-outputs // BLOCK // CHUNK)),
             "log_sum": self.log_sum.ctypes.data,
         }
         self.structs = [
@@ -95,7 +96,7 @@ class Workspace:
                 keys=take(rounded_up(longest, KEYS), width),
                 values=take(longest, width),
                 rotated=take(width),
-                logits=take(n_logits, BLOCKS_AT_ONCE * BLOCK),
+                logits=take(n_logits, CHUNK * BLOCK),
                 block=take(BLOCK),
                 tops=take(outputs // BLOCK),
                 **shared,

@@ -55,7 +55,7 @@ def compile_decoder() -> None:
     model, memory, batch = _nothing()
     beam, candidates = NO_BEAM
     values, ids = np.empty((0, 1, 1), np.float32), np.empty((0, 1, 1), np.int64)
-    advance_rows(model, memory, batch, 0, 0, beam, values, ids, 0, 0.0, candidates)
+    advance_rows(model, memory, batch, 0, 0, -1, beam, values, ids, 0, 0.0, candidates)
     done = beam._replace(n_live=np.zeros(1, np.int64))
     advance(done, values, ids, 0, 0.0, candidates)
 
