@@ -153,6 +153,16 @@ def _variable(b: Builder, kind: ir.Type, value: Any) -> Value:
     return place
 
 
+def _prefetch(b: Builder, line: Value) -> None:
+    """Fetch weights into the cache before they are needed; nothing happens at a wrong address."""
+    pointer = I8.as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])
+    fetch = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    flags = [ir.Constant(I32, flag) for flag in (0, 2, 1)]  # to read, second-level cache, data
+    for part in range(0, WIDTH * 4, 64):
+        b.call(fetch, [b.inttoptr(b.add(line, ir.Constant(I64, part)), pointer), *flags])
+
+
 def _tile(rows: int, int8: bool) -> Callable[..., None]:
     """Return tile(x, x_stride, w, steps, scale, offset, bias, x_scale, out, out_stride).
 
@@ -169,11 +179,14 @@ def _tile(rows: int, int8: bool) -> Callable[..., None]:
             zero = [0 if int8 else 0.0] * LANES
             totals = [[_variable(b, sums, zero) for _ in range(VECTORS)] for _ in range(rows)]
             starts = [b.add(x, b.mul(x_stride, ir.Constant(I64, r))) for r in range(rows)]
+            block = b.mul(steps, ir.Constant(I64, LINE))
             with cgutils.for_range(b, steps) as loop:
                 line = b.add(w, b.mul(loop.index, ir.Constant(I64, LINE)))
                 weights = [
                     _load(b, line, sums, v * LANES * 4, align=LANES * 4) for v in range(VECTORS)
                 ]
+                if rows > 2:
+                    _prefetch(b, b.add(line, block))
                 at = b.mul(loop.index, ir.Constant(I64, 4))
                 for r in range(rows):
                     value = _splat(b, _load(b, starts[r], I32 if int8 else F32, at))
