@@ -58,7 +58,7 @@ def show(
 
     settings = read_recipe(recipe, changes or [], skip_bad)
     data = prepared(settings)
-    lengths = data.train.lengths
+    lengths = data.train.epoch(settings.train.seed, 0).lengths
     batches = TokenBatches(lengths, settings.data.batch_tokens, settings.train.seed)
     epoch = batches.epoch(0)
     print(f"examples    {counts(data)}")

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -131,7 +132,8 @@ def losses(data: "Prepared") -> Iterator[tuple[str, str]]:
 
 
 def _evaluate(data: "Prepared") -> "Evaluate | None":
-    """BLEU, where a translator is to be judged by it."""
+    """BLEU, where a translator is to be judged by it: of each set, and their mean."""
+    from glassformer.data.direction import tokenizers_for
     from glassformer.evaluate.bleu import bleu_of
     from glassformer.pipeline import Translator
 
@@ -146,6 +148,14 @@ def _evaluate(data: "Prepared") -> "Evaluate | None":
         )
 
     def evaluate(model: Any) -> dict[str, float]:
-        return {"bleu": bleu_of(Translator(model, data.tokenizers, data.settings), data.valid_rows)}
+        if not data.valid_sets:
+            translator = Translator(model, data.tokenizers, data.settings)
+            return {"bleu": bleu_of(translator, data.valid_rows)}
+        scores = {}
+        for one in data.valid_sets:
+            tokenizers = tokenizers_for(data.settings.data, data.tokenizers, one.to)
+            translator = Translator(model, tokenizers, data.settings)
+            scores[f"bleu/{one.name}"] = bleu_of(translator, one.rows)
+        return {"bleu": fmean(scores.values()), **scores}
 
     return evaluate

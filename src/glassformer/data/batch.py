@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassformer.data.batching import Indices
+from glassformer.data.batching import Indices, draw_seed
 from glassformer.data.ragged import Ragged
 from glassformer.data.tokenizer import BOS, EOS, PAD, UNK
 
@@ -67,6 +67,10 @@ class Examples:
         All of them before any batch is cut: another split has another length.
         """
         return self if self.redraw is None else replace(self, sides=self.redraw(seed), redraw=None)
+
+    def epoch(self, seed: int, number: int, progress: float = 0.0) -> "Examples":
+        """The examples of epoch `number`: the same ones, whatever share of the run is done."""
+        return self.drawn(draw_seed(seed, number))
 
     def batch(self, indices: Indices, seed: int = 0) -> Batch:
         """The examples of `indices`; what is hidden is drawn by `seed`."""

@@ -22,7 +22,7 @@ class Ragged:
     def of(cls, rows: Sequence[Sequence[int] | NDArray[Any]]) -> "Ragged":
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
-        flat = np.fromiter((x for row in rows for x in row), np.int32, int(offsets[-1]))
+        flat = np.concatenate([np.empty(0, np.int32), *rows], dtype=np.int32, casting="unsafe")
         return cls(flat, offsets)
 
     @classmethod
