@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -33,11 +33,7 @@ class Settings(BaseModel):
 
     def replace(self, /, **changes: Any) -> Self:
         """These settings with some changed; a section's changes leave the rest of it alone."""
-        values = self.model_dump()
-        for name, value in changes.items():
-            nested = isinstance(value, dict) and isinstance(values.get(name), dict)
-            values[name] = {**values[name], **value} if nested else value
-        return type(self).of(**values)
+        return type(self).of(**_merged(self.model_dump(), changes))
 
     @classmethod
     def from_toml(cls, text: str | bytes) -> Self:
@@ -55,10 +51,22 @@ class Settings(BaseModel):
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
+def _merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`values` with changes; a section is merged, at any depth."""
+    both = {
+        name: _merged(values[name], value)
+        if isinstance(value, dict) and isinstance(values.get(name), dict)
+        else value
+        for name, value in changes.items()
+    }
+    return {**values, **both}
+
+
 def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str]:
     *sections, key = map(str, error["loc"])
     for section in sections:
         inner = cls.model_fields[section].annotation if section in cls.model_fields else None
+        inner = next(iter(get_args(inner)), inner)  # of a list of tables, one of them
         cls = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else cls
     name, names = ".".join([*sections, key]), list(cls.model_fields)
     if error["type"] == "extra_forbidden":
@@ -219,6 +227,7 @@ class DataSettings(Settings):
     directions: Literal["forward", "both"] = "forward"  # both: a tag tells the language to write
     typography: bool = False  # text is read in the plain form of data/typography.py
     noise: NoiseSettings = NoiseSettings()
+    clean: bool = False  # training pairs that break a rule of data/clean.py are left out
     skip_bad: bool = False
     labels: tuple[str, ...] = ()  # of a classifier, found in its training text
 

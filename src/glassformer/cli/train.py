@@ -68,7 +68,7 @@ def carry_out(
             f"Go on with it (--resume), or name another place: --run {folder}-2.",
         )
     with world() as processes:
-        data = processes.first_alone(lambda: prepared(settings))
+        data = processes.first_alone(lambda: prepared(settings, folder if resume else None))
         if processes.leads:
             _say_of(data)
         if verify_resume:
@@ -88,12 +88,15 @@ def carry_out(
             raise typer.Exit(128 + run.signal)  # 130 for Ctrl-C, as a shell has it
 
 
-def prepared(settings: RunSettings) -> "Prepared":
-    """The data of a recipe, in the subwords of the run that it starts from, if it does."""
-    from glassformer.checkpoint import origin
+def prepared(settings: RunSettings, folder: Path | None = None) -> "Prepared":
+    """The data of a recipe, in the subwords of the run that it starts from, if it does.
+
+    A run in `folder` that is resumed keeps its own subwords, whatever text it now goes on with.
+    """
+    from glassformer.checkpoint import RunFolder, origin
     from glassformer.data.prepare import prepare
 
-    before = origin(settings)
+    before = origin(settings) if folder is None else RunFolder(folder).newest(lambda notice: None)
     return prepare(settings, settings.train.threads, before.tokenizers if before else None)
 
 

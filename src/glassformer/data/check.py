@@ -23,6 +23,7 @@ MEANT_FOR = {  # settings of [data] that mean nothing elsewhere
     "directions": TEXT,
     "typography": TEXT,
     "noise": TEXT,
+    "clean": [FILES, SET, MIXTURE],
     "normalization": TEXT,
     "byte_fallback": TEXT,
     "split_digits": TEXT,
@@ -130,6 +131,12 @@ def _check_pairs(settings: RunSettings) -> None:
                 "It changes pairs of a translator, in one vocabulary and in fixed subwords.",
                 f"Leave data.{name.split()[0]} out, or the others as they are by default.",
             )
+    if data.clean and kind != "translator":
+        raise SettingsError(
+            f"data.clean = true does not go with model.kind = {kind!r}.",
+            "Its rules compare the two sides of a pair.",
+            "Leave data.clean out.",
+        )
     if data.noise and not (data.byte_fallback and data.normalization == "identity"):
         raise SettingsError(
             f"data.noise does not go with data.byte_fallback = {str(data.byte_fallback).lower()} "

@@ -58,7 +58,7 @@ class Noise:
         return self._replaced(sides, chosen, pairs)
 
     def _text(self, sides: list[list[Ids]], row: int) -> Pair:
-        x, y = (t.decode(side[row]) for t, side in zip(self.tokenizers, sides, strict=True))
+        x, y = (t.decode(list(side[row])) for t, side in zip(self.tokenizers, sides, strict=True))
         return x, y
 
     def _replaced(

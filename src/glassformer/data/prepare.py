@@ -10,7 +10,7 @@ import numpy as np
 
 from glassformer.config import DataSettings, RunSettings
 from glassformer.data import tasks
-from glassformer.data.batch import Examples
+from glassformer.data.batch import Examples, Ids
 from glassformer.data.check import check, has_final
 from glassformer.data.corpus import Row
 from glassformer.data.direction import BothDirections, from_language, tags, targets
@@ -109,7 +109,7 @@ def _prepare_mixture(
 ) -> Prepared:
     """Every source tokenised by itself, with subwords learned from all of them by their weights."""
     data = settings.data
-    texts = [find_source(settings, source) for source in data.sources]
+    texts = [find_source(settings, source, data.clean) for source in data.sources]
     tokenizers = tokenizers or _tokenizers(_sampled(texts, settings), settings)
     settings = settings.replace(model=_with_vocabularies(settings, tokenizers, 2))
     store = partial(stored, settings=settings, tokenizers=tokenizers, threads=threads)
@@ -152,7 +152,7 @@ def _directed(
         yield ValidSet(name, examples, rows, data.target_language)
         return
     turn = BothDirections(by_side(settings, tokenizers)[0], data).turn
-    sides = [list(map(side.__getitem__, range(len(side)))) for side in examples.sides]
+    sides: list[list[Ids]] = [[side[i] for i in range(len(side))] for side in examples.sides]
     for to in targets(data):
         back = to == data.source_language
         directed = turn(sides, np.full(len(examples), back))

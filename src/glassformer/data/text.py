@@ -1,6 +1,6 @@
 """Where the text of a run comes from: the grammar, named sets, files, each as rows of columns."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -9,13 +9,15 @@ from pathlib import Path
 
 from glassformer.config import RunSettings, TextSettings
 from glassformer.data import datasets, grammar
-from glassformer.data.corpus import Corpus, Row, TextFiles, readable
+from glassformer.data.clean import Cleaned
+from glassformer.data.corpus import Corpus, Row, TextFiles, own_files, readable
 from glassformer.data.download import sha256_of
 from glassformer.data.typography import normalize
 from glassformer.errors import DataError
 
 READS = {"translator": ("a text", "its translation"), "classifier": ("a text", "its label")}
-TYPOGRAPHY = "typography 1"  # its version: text that was prepared with another is prepared anew
+# Versions: text that was prepared with another one is prepared anew.
+TYPOGRAPHY, CLEANING = "typography 1", "cleaning 1"
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,19 @@ def find_text(settings: RunSettings, split: str) -> Text:
         rows = partial(_grammar_rows, split, count)
         text = Text(rows, f"grammar {split} {count} {sha256(code).hexdigest()}")
         return _normalized(text, settings)
-    return _read(settings, _files(settings, split))
+    text = _read(settings, _files(settings, split))
+    return _cleaned(text) if data.clean and split != "valid" else text
 
 
-def find_source(settings: RunSettings, source: TextSettings) -> Text:
+def find_source(settings: RunSettings, source: TextSettings, clean: bool = False) -> Text:
     """The text of one source of a mixture, or of one of its sets to validate on."""
     if source.set is not None:
         found = datasets.find(source.set, source.split, _languages(settings))
     else:
-        found = _own_files(source.files, source.columns)
+        found = own_files(source.files, source.columns)
         _check_columns(found, settings.model.kind, f"sources {source.name!r}")
-    return _read(settings, found)
+    text = _read(settings, found)
+    return _cleaned(text) if clean else text
 
 
 def _read(settings: RunSettings, found: TextFiles) -> Text:
@@ -81,6 +85,17 @@ def _normalized(text: Text, settings: RunSettings) -> Text:
     return Text(rows, f"{text.identity} {TYPOGRAPHY} {languages}", text.bad_rows)
 
 
+def _cleaned(text: Text) -> Text:
+    """The pairs that no rule of data/clean.py drops; the counts go with the rows skipped."""
+    cleaned = Cleaned(text.rows)
+
+    def lost() -> str:
+        report = str(cleaned.report) if cleaned.report.dropped else ""
+        return "; ".join(filter(None, (text.bad_rows(), report)))
+
+    return Text(lambda: cleaned, f"{text.identity} {CLEANING}", lost)
+
+
 def _languages(settings: RunSettings) -> tuple[str, ...]:
     """The languages of the columns of a translator; others read the first columns of a set."""
     data = settings.data
@@ -109,14 +124,9 @@ def _files(settings: RunSettings, split: str) -> TextFiles:
             "With data.name = 'files' the text is yours, and so are the files to validate on.",
             f"Set data.{split} = ['text.en', 'text.fr'], or one TSV, CSV or JSONL file.",
         )
-    files = _own_files(paths, data.columns)
+    files = own_files(paths, data.columns)
     _check_columns(files, kind, split)
     return files
-
-
-def _own_files(paths: Sequence[str], columns: Sequence[str]) -> TextFiles:
-    by_name_or_number = tuple(int(c) if c.isdecimal() else c for c in columns)
-    return TextFiles(tuple(map(Path, paths)), by_name_or_number)
 
 
 def _check_columns(files: TextFiles, kind: str, split: str) -> None:

@@ -32,7 +32,7 @@ _BEFORE_MARK = re.compile(r"(?<=[\w)\]\"'%])(?=[?!;:]+(?:[\s\"')\]]|$))")
 _BEFORE_PERCENT = re.compile(r"(?<=\d)(?=%(?!\w))")
 _CODE = re.compile(r"://|[@&\\<>{}=_]|^[:;]|[?!]\w")  # in a word that is left as it is
 
-_QUOTED = re.compile(r'(?<!\S)((?:[(\[]|\w\')?)"([^"]+)"(?=[\s.,;:?!)\]]|$)')
+_QUOTED = re.compile(r'(?<!\S)((?:[(\[]|\w\')?)"([^"\s](?:[^"]*[^"\s])?)"(?=[\s.,;:?!)\]]|$)')
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 _THOUSANDS = re.compile(r"(?<![\d.,] )(?<!\S)\d{1,3}(?: \d{3})+(?!\S?\d)(?! \d)")
 

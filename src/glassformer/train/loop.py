@@ -24,7 +24,7 @@ from glassformer.checkpoint import (
     weights_of,
 )
 from glassformer.config import RunSettings
-from glassformer.data.batch import Batch, prefetch
+from glassformer.data.batch import Batch, Examples, prefetch
 from glassformer.data.batching import TokenBatches, draw_seed
 from glassformer.data.prepare import Prepared
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
@@ -88,6 +88,7 @@ def start(
             adopt_weights(model, before.weights, same_answers)
         if isinstance(model, TransformerClassifier) and model.votes is not None:
             notice(f"votes of n-grams of up to {settings.model.ngrams} words are being counted")
+            assert isinstance(data.train, Examples), "a mixture is not for classifiers"
             fit_votes(model.votes, data.train, data.tokenizers.get("joint"))
     if products := products_of(s.precision):
         shorten_products(model, products)

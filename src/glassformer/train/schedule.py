@@ -34,6 +34,8 @@ def trapezoid(step: int, warmup: int, total: int, decay_share: float = 0.2) -> f
 
     A run can be continued at the peak rate from any checkpoint before its decay.
     """
+    if step <= warmup:
+        return 1.0
     return min(1.0, max(0.0, (total - step) / max(1.0, decay_share * total)))
 
 
