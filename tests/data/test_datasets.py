@@ -19,7 +19,6 @@ from glassformer.data.corpus import Corpus, TextFiles
 from glassformer.data.datasets import File, Manifest, Split
 from glassformer.errors import DataError, MissingPackageError
 
-
 NEVER_FETCHED = {"general"}  # put together by hand, and looked for only
 
 

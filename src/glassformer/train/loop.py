@@ -250,6 +250,8 @@ def reading(run: Run) -> Iterator[list[Batch]]:
     """
     at = run.position
     while True:
+        if at.batch == 0:  # else the epoch is finished first, or broken off below
+            at.final = at.final or is_time_for_final(run)
         for batch, batches in prefetch(updates(run)):
             if is_time_for_final(run):
                 at.final = True
