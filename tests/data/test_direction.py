@@ -1,5 +1,8 @@
 """Tags: put in front by code, never by text; and the language of a text, guessed."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -95,3 +98,13 @@ def test_subwords_without_tags_are_refused():
 )
 def test_the_language_of_a_text_is_guessed(text, language):
     assert guess_language(text) == language
+
+
+def test_sources_are_read_without_torch():
+    """Inference prepares text with these modules and has no torch."""
+    script = (
+        "import sys; import glassformer.data.direction, glassformer.data.typography; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env={"PYTHONPATH": ":".join(sys.path)})
+    assert done.returncode == 0

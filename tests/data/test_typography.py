@@ -1,5 +1,7 @@
 """Typography: one plain form, reached in one step, and French print that leads back to it."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,8 +40,6 @@ def test_typeset_french_is_the_same_text_once_normalised(text):
 
 @given(ANY)
 def test_normalising_keeps_every_letter_and_digit(text):
-    import unicodedata
-
     composed = unicodedata.normalize("NFC", text)
     before = [c for c in composed if c.isalnum() and c != "ʼ"]
     assert [c for c in normalize(text, "fr") if c.isalnum()] == before
@@ -59,6 +59,7 @@ def test_normalising_keeps_every_letter_and_digit(text):
         ("à 10:30", "à 10:30"),
         ("https://a.fr/b?c=d", "https://a.fr/b?c=d"),
         ("a\u200bb", "ab"),
+        ("e\u00ad\u0301te\u0301", "été"),
     ],
 )
 def test_french_is_spaced_by_its_rules(found, plain):

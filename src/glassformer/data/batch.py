@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassformer.data.batching import Indices, draw_seed
-from glassformer.data.ragged import Ragged
+from glassformer.data.ragged import Ids, Ragged
 from glassformer.data.tokenizer import BOS, EOS, PAD, UNK
 
 IGNORE = -100  # the label of a position that asks nothing, as torch's losses have it
-Ids = Sequence[int] | NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.config import DataSettings
-from glassformer.data.batch import Ids
+from glassformer.data.ragged import Ids
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.data.typography import normalize
 

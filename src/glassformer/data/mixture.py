@@ -16,9 +16,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.batch import Examples, Ids
+from glassformer.data.batch import Examples
 from glassformer.data.batching import draw_seed
-from glassformer.data.ragged import Ragged
+from glassformer.data.ragged import Ids, Ragged
 from glassformer.errors import DataError
 
 # Takes the sides of an epoch's examples, the source of each and a seed; gives the sides to read.

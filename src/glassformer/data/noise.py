@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.config import NoiseSettings
-from glassformer.data.batch import Ids
 from glassformer.data.copying import copied_pair
+from glassformer.data.ragged import Ids
 from glassformer.data.tokenizer import Tokenizer
 
 Pair = tuple[str, str]

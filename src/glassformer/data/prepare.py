@@ -10,13 +10,13 @@ import numpy as np
 
 from glassformer.config import DataSettings, RunSettings
 from glassformer.data import tasks
-from glassformer.data.batch import Examples, Ids
+from glassformer.data.batch import Examples
 from glassformer.data.check import check, has_final
 from glassformer.data.corpus import Row
 from glassformer.data.direction import BothDirections, from_language, tags, targets
 from glassformer.data.mixture import Augment, Mixture, Source, compose
 from glassformer.data.noise import Noise
-from glassformer.data.ragged import Ragged
+from glassformer.data.ragged import Ids, Ragged
 from glassformer.data.store import Lost, by_side, fitting_rows, made, sides_of, stored
 from glassformer.data.text import Text, find_source, find_text
 from glassformer.data.tokenizer import ALWAYS, PAD, Tokenizer

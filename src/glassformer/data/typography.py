@@ -40,7 +40,7 @@ _THOUSANDS = re.compile(r"(?<![\d.,] )(?<!\S)\d{1,3}(?: \d{3})+(?!\S?\d)(?! \d)"
 def normalize(text: str, language: str | None = None) -> str:
     """Return `text` in the plain form; `language` adds the spacing rules of that language."""
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text).translate(_PLAIN)
+        text = unicodedata.normalize("NFC", text.translate(_PLAIN))
         if "«" in text or "»" in text:
             text = _CLOSE.sub('"', _OPEN.sub('"', text))
     text = _SPACES.sub(" ", text).strip()
