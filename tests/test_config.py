@@ -13,6 +13,7 @@ from glassformer.config import (
     PRESETS,
     DataSettings,
     ModelSettings,
+    NoiseSettings,
     RunSettings,
     SearchSettings,
     TrainSettings,
@@ -215,3 +216,32 @@ def test_a_change_without_an_equals_sign_is_refused_with_the_form():
         parse_changes(["d_model=8", "n_heads", "8"])
     assert "name=value" in caught.value.why
     assert "n_heads=8" in caught.value.remedy
+
+
+def test_a_mixture_is_the_same_after_a_trip_through_toml():
+    sources = [
+        {"name": "a", "set": "multi30k", "weight": 2},
+        {"name": "b", "files": ["x"], "weight": 1},
+    ]
+    data = {"name": "mixture", "sources": sources, "noise": {"lower": 0.1}}
+    settings = RunSettings.of(data=data)
+    assert RunSettings.from_toml(settings.to_toml()) == settings
+
+
+def test_a_change_deep_in_a_section_leaves_the_rest_of_it_alone():
+    settings = RunSettings.of(data={"noise": {"lower": 0.1, "upper": 0.2}})
+    changed = settings.replace(**parse_changes(["data.noise.upper=0.3"]))
+    assert changed.data.noise == NoiseSettings(lower=0.1, upper=0.3)
+
+
+@pytest.mark.parametrize("place", [{}, {"set": "multi30k", "files": ["a.en", "a.fr"]}])
+def test_a_source_is_either_a_set_or_files(place):
+    with pytest.raises(SettingsError, match=r"data\.sources\.0") as caught:
+        RunSettings.of(data={"sources": [{"name": "a", "weight": 1} | place]})
+    assert "named `set` or a list of `files`" in caught.value.why
+
+
+def test_a_misspelt_setting_of_a_source_is_answered_with_the_nearest():
+    with pytest.raises(SettingsError, match="wieght") as caught:
+        RunSettings.of(data={"sources": [{"name": "a", "set": "b", "weight": 1, "wieght": 2}]})
+    assert "'data.sources.0.weight'" in caught.value.remedy

@@ -2,10 +2,10 @@
 
 import tomllib
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from glassformer.errors import SettingsError, nearest
 
@@ -33,11 +33,7 @@ class Settings(BaseModel):
 
     def replace(self, /, **changes: Any) -> Self:
         """These settings with some changed; a section's changes leave the rest of it alone."""
-        values = self.model_dump()
-        for name, value in changes.items():
-            nested = isinstance(value, dict) and isinstance(values.get(name), dict)
-            values[name] = {**values[name], **value} if nested else value
-        return type(self).of(**values)
+        return type(self).of(**_merged(self.model_dump(), changes))
 
     @classmethod
     def from_toml(cls, text: str | bytes) -> Self:
@@ -55,10 +51,22 @@ class Settings(BaseModel):
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
+def _merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`values` with changes; a section is merged, at any depth."""
+    both = {
+        name: _merged(values[name], value)
+        if isinstance(value, dict) and isinstance(values.get(name), dict)
+        else value
+        for name, value in changes.items()
+    }
+    return {**values, **both}
+
+
 def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str]:
     *sections, key = map(str, error["loc"])
     for section in sections:
         inner = cls.model_fields[section].annotation if section in cls.model_fields else None
+        inner = next(iter(get_args(inner)), inner)  # of a list of tables, one of them
         cls = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else cls
     name, names = ".".join([*sections, key]), list(cls.model_fields)
     if error["type"] == "extra_forbidden":
@@ -160,11 +168,48 @@ def preset(name: str, **changes: Any) -> ModelSettings:
     return PRESETS[name].replace(**changes)
 
 
+class TextSettings(Settings):
+    """One text of several: a split of a named set, or the user's own files."""
+
+    name: str
+    set: str | None = None
+    split: str = "train"
+    files: tuple[str, ...] = ()  # a path per side, or one TSV, CSV or JSONL
+    columns: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> Self:
+        if bool(self.set) == bool(self.files):
+            raise ValueError("a source is either a named `set` or a list of `files`")
+        return self
+
+
+class SourceSettings(TextSettings):
+    """A source of a mixture. Weights are relative: they need not add up to 1."""
+
+    weight: Annotated[float, Field(gt=0)]  # share of the target tokens, whatever the source's size
+    begin: Share = 0.0  # the source is read from this share of the run on
+    end: Annotated[float, Field(gt=0, le=1)] = 1.0  # up to this one
+
+
+class NoiseSettings(Settings):
+    """Shares of the training pairs that are changed on both sides, drawn anew each epoch."""
+
+    lower: Share = 0.0  # in small letters
+    upper: Share = 0.0  # in capitals
+    unpunctuated: Share = 0.0  # without the punctuation at the end
+    joined: Share = 0.0  # followed by another sentence of the same source
+    copied: Share = 0.0  # with a URL, e-mail address, number, price, name, placeholder or emoji
+
+    def __bool__(self) -> bool:
+        return any(self.model_dump().values())
+
+
 class DataSettings(Settings):
     """Which text, in which subwords, in which batches."""
 
     # "grammar" is embedded; a task of data/tasks.py is made up; "files" are the user's own;
-    # everything else is a named set.
+    # "mixture" draws from `sources`; everything else is a named set.
     name: str = "grammar"
     source_language: str = "en"
     target_language: str = "fr"
@@ -176,6 +221,13 @@ class DataSettings(Settings):
     final: tuple[str, ...] = ()  # of "files"
     final_split: str | None = None  # of a named set
     final_share: Annotated[float, Field(gt=0, lt=1)] = 0.1  # of the run's updates, or of its time
+    sources: tuple[SourceSettings, ...] = ()  # of a mixture
+    valid_sets: tuple[TextSettings, ...] = ()  # of a mixture: each is scored by itself
+    epoch_tokens: Count = 2_000_000  # target tokens of an epoch of a mixture
+    directions: Literal["forward", "both"] = "forward"  # both: a tag tells the language to write
+    typography: bool = False  # text is read in the plain form of data/typography.py
+    noise: NoiseSettings = NoiseSettings()
+    clean: bool = False  # training pairs that break a rule of data/clean.py are left out
     skip_bad: bool = False
     labels: tuple[str, ...] = ()  # of a classifier, found in its training text
 
@@ -187,6 +239,9 @@ class DataSettings(Settings):
     subwords: Literal["bpe", "unigram"] = "bpe"
     joint_vocabulary: bool = True
     fold_case: bool = False  # capitals are read as small letters
+    normalization: Literal["nfkc", "identity"] = "nfkc"  # of characters, before they are split
+    byte_fallback: bool = False  # characters without a subword are spelt in bytes
+    split_digits: bool = False  # every digit is a subword
     subword_sampling: Share = 0.0  # 0: every text is always split the same way
     hidden: Share = 0.0  # of the subwords that are read: what a masked language model must guess
     max_length: Count = 256  # subwords of a side; longer pairs are left out, other texts cut
@@ -209,8 +264,9 @@ class TrainSettings(Settings):
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     beta1: Share = 0.9
     beta2: Share = 0.98
-    schedule: Literal["inverse-sqrt", "cosine", "linear", "constant"] = "inverse-sqrt"
+    schedule: Literal["inverse-sqrt", "cosine", "linear", "constant", "trapezoid"] = "inverse-sqrt"
     warmup: Annotated[int, Field(ge=0)] = 1_000
+    decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2  # of the run, with "trapezoid"
     label_smoothing: Share = 0.1
     # Of two passes with their own dropout (R-Drop); 0 makes one pass. 5 is customary.
     agreement: Annotated[float, Field(ge=0)] = 0.0

@@ -9,6 +9,7 @@ from glassformer.checkpoint import Checkpoint, write
 from glassformer.config import RunSettings
 from glassformer.data import datasets, tasks
 from glassformer.data.batching import TokenBatches
+from glassformer.data.mixture import Mixture, passes
 from glassformer.data.prepare import prepare
 from glassformer.data.tokenizer import Tokenizer
 from train.runs import PAIRS, RECIPE, Command, text, tiny
@@ -167,3 +168,47 @@ def test_show_tells_of_what_is_too_long(glassformer: Command, tmp_path: Path) ->
 def test_without_a_verb_its_help_is_shown(glassformer: Command) -> None:
     _, out, said = glassformer("data")
     assert all(verb in out + said for verb in ("list", "get", "show"))
+
+
+def test_show_tells_what_a_run_reads_of_each_source(glassformer: Command, tmp_path: Path) -> None:
+    settings = text(tmp_path, train={"max_steps": 10})
+    train, valid = ({"files": paths} for paths in (settings.data.train, settings.data.valid))
+    sources = [
+        train | {"name": "all", "weight": 3},
+        valid | {"name": "late", "weight": 1, "begin": 0.5},
+    ]
+    mixture = {
+        "name": "mixture", "train": (), "valid": (), "sources": sources,
+        "valid_sets": [valid | {"name": "set"}], "epoch_tokens": 300,
+    }  # fmt: skip
+    settings = settings.replace(data=mixture)
+    (tmp_path / "mixed.toml").write_text(settings.to_toml())
+    code, out, said = glassformer("data", "show", tmp_path / "mixed.toml", "--run-tokens", "3000")
+    assert code == 0, said
+    data = prepare(settings, threads=1)
+    assert isinstance(data.train, Mixture)
+    assert "of a run of 3,000 target tokens" in out
+    read = passes(data.train, 3_000)
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("  ")}
+    assert rows["all"][1:] == ["48", f"{data.train.sources[0].tokens:,.0f}", "75.0%",
+                               f"{read['all']:.2f}"]  # fmt: skip
+    assert rows["late"][3:] == ["25.0%", f"{read['late']:.2f}", "0.5", "to", "1"]
+
+
+def test_clean_writes_what_is_kept_and_counts_what_is_dropped(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    rows = [*PAIRS, PAIRS[0], ("in 1950", "oui")]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{x}\t{y}\n" for x, y in rows))
+    kept, dropped = tmp_path / "kept.tsv", tmp_path / "dropped.tsv"
+    code, out, said = glassformer(
+        "data", "clean", tmp_path / "pairs.tsv", "--columns", "1", "--columns", "2",
+        "--output", kept, "--dropped", dropped,
+    )  # fmt: skip
+    assert code == 0, said
+    assert out.startswith(f"{len(rows)} pairs read, {len(PAIRS)} written")
+    assert [tuple(line.split("\t")) for line in kept.read_text().splitlines()] == PAIRS
+    assert [line.split("\t")[0] for line in dropped.read_text().splitlines()] == [
+        "duplicate", "numbers"
+    ]  # fmt: skip
+    assert "duplicate          1 dropped" in out and "numbers            1 dropped" in out

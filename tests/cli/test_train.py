@@ -187,6 +187,38 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
     assert "Going back" in said and said.count("tokens/s") == 4
 
 
+def test_a_resumed_run_keeps_its_subwords_when_its_text_changes(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    recipe = written(tmp_path, settings := text(tmp_path))
+    glassformer("train", recipe, "train.max_steps=4")
+    for path in settings.data.train:
+        with Path(path).open("a") as file:
+            file.write("zebra zebra\n" * 30)
+    code, _, said = glassformer("train", recipe, "--resume")
+    assert code == 0, said
+    first, last = (read(Path("runs/text", f"step-{n:08d}")) for n in (4, 8))
+    assert first.tokenizers["joint"].model == last.tokenizers["joint"].model
+
+
+def test_a_mixture_in_both_directions_is_scored_set_by_set(
+    glassformer: Command, tmp_path: Path
+) -> None:
+    settings = text(tmp_path, train={"metric": "bleu"}, data={"directions": "both"})
+    files = {"name": "pairs", "files": settings.data.train}
+    mixture = {
+        "name": "mixture", "train": (), "valid": (), "sources": [files | {"weight": 1}],
+        "valid_sets": [{"name": "held-out", "files": settings.data.valid}], "epoch_tokens": 300,
+    }  # fmt: skip
+    code, _, said = glassformer("train", written(tmp_path, settings.replace(data=mixture)))
+    assert code == 0, said
+    record = records(Path("runs/text"), "valid_loss")[-1]
+    by_set = [record[f"valid_bleu/held-out.{way}"] for way in ("en-fr", "fr-en")]
+    assert record["valid_bleu"] == pytest.approx(sum(by_set) / 2)
+    assert {"valid_loss/held-out.en-fr", "valid_loss/held-out.fr-en"} <= record.keys()
+    assert "held-out.en-fr" in said and "held-out.fr-en" in said
+
+
 def test_verify_resume_proves_it_and_leaves_no_run(glassformer: Command, recipe: Path) -> None:
     code, _, said = glassformer("train", recipe, "--verify-resume", "model.dropout=0.2")
     assert code == 0 and said.count("the same bits") == 3

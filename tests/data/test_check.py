@@ -9,6 +9,10 @@ from glassformer.errors import SettingsError
 CLASSIFIER = {"kind": "classifier"}
 FILES = {"name": "files", "train": ["a.en", "a.fr"], "valid": ["b.en", "b.fr"]}
 
+PLACE = {"name": "a", "files": ["a.en", "a.fr"]}
+MIXTURE = {"name": "mixture", "sources": [PLACE | {"weight": 1}], "valid_sets": [PLACE]}
+EXACT = {"byte_fallback": True, "normalization": "identity"}
+
 
 @pytest.mark.parametrize(
     ("setting", "sections"),
@@ -43,6 +47,20 @@ FILES = {"name": "files", "train": ["a.en", "a.fr"], "valid": ["b.en", "b.fr"]}
             "model.max_positions",
             {"data": {"name": "copy"}, "model": {"positions": "learned", "max_positions": 32}},
         ),
+        ("data.sources", {"data": {"name": "multi30k", "sources": MIXTURE["sources"]}}),
+        ("data.sources", {"data": MIXTURE | {"sources": MIXTURE["sources"] * 2}}),
+        ("data.sources", {"data": MIXTURE | {"sources": []}}),
+        ("data.valid_sets", {"data": MIXTURE | {"valid_sets": []}}),
+        ("data.epoch_tokens", {"data": {"epoch_tokens": 10}}),
+        ("data.subword_sampling", {"data": MIXTURE | {"subword_sampling": 0.1}}),
+        ("model.kind", {"data": MIXTURE, "model": CLASSIFIER}),
+        ("data.directions", {"data": {"name": "copy", "directions": "both"}}),
+        ("data.directions", {"data": {"directions": "both", "joint_vocabulary": False}}),
+        ("data.directions", {"data": {"directions": "both"}, "model": {"kind": "language-model"}}),
+        ("data.noise", {"data": {"noise": {"lower": 0.1}}}),
+        ("data.noise", {"data": EXACT | {"noise": {"lower": 0.1}, "subword_sampling": 0.1}}),
+        ("data.clean", {"data": {"clean": True}}),
+        ("data.clean", {"data": FILES | {"clean": True}, "model": {"kind": "language-model"}}),
         ("train.agreement", {"model": {"dropout": 0.0}, "train": {"agreement": 5.0}}),
     ],
 )
@@ -63,6 +81,8 @@ def test_what_would_be_passed_over_or_mean_something_else_is_refused(setting, se
         {"data": FILES | {"final": ["c.en", "c.fr"], "final_share": 0.2}},
         {"data": {"joint_vocabulary": False}, "model": {"source_vocab_size": 200}},
         {"model": {"positions": "learned", "max_positions": 257}},
+        {"data": MIXTURE | EXACT | {"directions": "both", "noise": {"lower": 0.1}, "clean": True}},
+        {"data": EXACT | {"name": "multi30k", "noise": {"joined": 0.1}, "directions": "both"}},
         {"data": {"name": "copy", "longest": 8}, "model": {"kind": "tagger"}},
         {"model": {"dropout": 0.0, "attention_dropout": 0.1}, "train": {"agreement": 5.0}},
     ],

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.config import RunSettings
-from glassformer.data import datasets, grammar, prepare, tasks
+from glassformer.data import datasets, grammar, prepare, store, tasks
 from glassformer.data.corpus import TextFiles
 from glassformer.data.prepare import Prepared
 from glassformer.data.tokenizer import PAD, UNK, Tokenizer
@@ -399,23 +399,23 @@ def test_half_of_what_is_made_has_not_the_name_of_the_whole(folder):
         raise OSError
 
     with pytest.raises(OSError):
-        prepare._made("something", make)
-    whole = prepare._made("something", lambda place: (place / "whole").touch())
+        store.made("something", make)
+    whole = store.made("something", lambda place: (place / "whole").touch())
     assert seen[0] != whole
     assert [path.name for path in whole.iterdir()] == ["whole"]
-    assert prepare._made("something", make) == whole and len(seen) == 1
+    assert store.made("something", make) == whole and len(seen) == 1
 
 
 def test_two_that_make_the_same_at_once_both_get_it(folder, monkeypatch):
     pids = iter([1, 2])
-    monkeypatch.setattr(prepare.os, "getpid", lambda: next(pids))
+    monkeypatch.setattr(store.os, "getpid", lambda: next(pids))
 
     def make(place):
         (place / "part").touch()
         if place.name.endswith("-1"):  # slower than the other one
-            prepare._made("something", make)
+            store.made("something", make)
 
-    whole = prepare._made("something", make)
+    whole = store.made("something", make)
     assert kept(folder) == [whole]
 
 
@@ -428,7 +428,7 @@ LIMIT = 30  # subwords: between the longest of TRAIN and the shorter of LONG
 
 
 def test_pairs_too_long_on_either_side_are_left_out_and_counted(folder, monkeypatch):
-    monkeypatch.setattr(prepare, "CHUNK", 4)  # several chunks, and one that is not full
+    monkeypatch.setattr(store, "CHUNK", 4)  # several chunks, and one that is not full
     made = prepared(folder, train=UNEVEN, max_length=LIMIT)
     assert texts(made) == TRAIN
     assert made.lost.left_out == 2
@@ -470,7 +470,7 @@ def test_texts_that_are_cut_are_counted(folder, kind):
 @given(length=st.integers(0, 60), longest=st.integers(1, 20))
 @settings(deadline=None)
 def test_a_long_text_comes_in_as_few_pieces_as_can_be_all_about_as_long(length, longest):
-    pieces = list(prepare._pieces(list(range(length)), longest))
+    pieces = list(store._pieces(list(range(length)), longest))
     lengths = [len(piece) for piece in pieces]
     assert all(1 <= n <= longest for n in lengths)
     assert max(lengths, default=0) - min(lengths, default=0) <= 1
@@ -479,7 +479,7 @@ def test_a_long_text_comes_in_as_few_pieces_as_can_be_all_about_as_long(length, 
 
 
 def test_a_masked_language_model_reads_long_texts_to_their_end(folder, monkeypatch):
-    monkeypatch.setattr(prepare, "CHUNK", 4)
+    monkeypatch.setattr(store, "CHUNK", 4)
     rows = [(text,) for text, _ in [*TRAIN, (LONG[0] * 3, "")]]
     options = {"kind": MASKED, "train": rows, "valid": rows, "hidden": 0.2}
     whole, cut = (prepared(folder, **options, max_length=n) for n in (256, 8))
@@ -715,3 +715,99 @@ def test_of_two_vocabularies_one_side_takes_the_sources(folder):
     made = prepare.prepare(labelled, 1, pairs.tokenizers)
     assert made.tokenizers == {"joint": pairs.tokenizers["source"]}
     assert made.settings.model.vocab_size == len(pairs.tokenizers["source"])
+
+
+EXACT = {"byte_fallback": True, "normalization": "identity", "vocab_size": 420}
+
+
+def mixture_settings(folder: Path, **data) -> RunSettings:
+    """A mixture of two sources of files, and two sets to validate on."""
+    files = {
+        name: {"name": name, "files": write_sides(folder, name, rows)}
+        for name, rows in {
+            "small": TRAIN[:4], "large": TRAIN[4:], "first": VALID[:2], "second": VALID[2:]
+        }.items()
+    }  # fmt: skip
+    sources = [files["small"] | {"weight": 1}, files["large"] | {"weight": 3}]
+    valid_sets = [files["first"], files["second"]]
+    model = {"vocab_size": data.pop("vocab_size", 60)}
+    mixed = {"name": "mixture", "sources": sources, "valid_sets": valid_sets, "epoch_tokens": 200}
+    return RunSettings.of(model=model, data=mixed | data)
+
+
+def epoch_texts(made: Prepared, number: int = 0) -> list[tuple[str, ...]]:
+    epoch = made.train.epoch(1, number)
+    tokenizer = made.tokenizers["joint"]
+    return [tuple(tokenizer.decode(side[i]) for side in epoch.sides) for i in range(len(epoch))]
+
+
+def test_an_epoch_of_a_mixture_has_pairs_of_its_sources(folder):
+    made = prepare.prepare(mixture_settings(folder))
+    assert len(made.train) == len(TRAIN)
+    rows = epoch_texts(made)
+    assert set(rows) <= set(TRAIN)
+    assert set(rows) & set(TRAIN[:4]) and set(rows) & set(TRAIN[4:])
+
+
+def test_every_set_to_validate_on_is_there_by_itself_and_with_the_others(folder):
+    made = prepare.prepare(mixture_settings(folder))
+    assert [one.name for one in made.valid_sets] == ["first", "second"]
+    assert [one.rows for one in made.valid_sets] == [VALID[:2], VALID[2:]]
+    assert made.valid_rows == VALID and texts(made, "valid") == VALID
+
+
+def test_in_both_directions_each_set_is_validated_in_both(folder):
+    made = prepare.prepare(mixture_settings(folder, directions="both"))
+    names = ["first.en-fr", "first.fr-en", "second.en-fr", "second.fr-en"]
+    assert [one.name for one in made.valid_sets] == names
+    assert [one.to for one in made.valid_sets] == ["fr", "en"] * 2
+    back = [(fr, en) for en, fr in VALID]
+    assert [r for one in made.valid_sets for r in one.rows] == [
+        *VALID[:2], *back[:2], *VALID[2:], *back[2:]
+    ]  # fmt: skip
+    assert texts(made, "valid") == [row for one in made.valid_sets for row in one.rows]
+    rows = set(epoch_texts(made))
+    assert rows & set(TRAIN) and rows - set(TRAIN) <= {(fr, en) for en, fr in TRAIN}
+
+
+def test_one_text_in_both_directions_is_read_whole_in_every_epoch(folder):
+    made = prepared(folder, directions="both")
+    for number in range(3):
+        rows = [row if row in TRAIN else row[::-1] for row in epoch_texts(made, number)]
+        assert sorted(rows) == sorted(TRAIN)
+    assert [one.name for one in made.valid_sets] == ["valid.en-fr", "valid.fr-en"]
+
+
+def test_noise_changes_some_pairs_of_every_epoch_and_no_validation(folder):
+    made = prepared(folder, noise={"upper": 0.5}, **EXACT)
+    upper = [(en.upper(), fr.upper()) for en, fr in TRAIN]
+    rows = epoch_texts(made)
+    assert set(rows) <= {*TRAIN, *upper} and set(rows) & set(upper) and set(rows) & set(TRAIN)
+    assert texts(made, "valid") == VALID
+
+
+def test_typography_is_plain_on_both_sides_before_subwords_are_learned(folder):
+    rows = [("it’s “here”", "c’est «ici»?"), *TRAIN]
+    made = prepared(folder, train=rows, valid=rows[:2], typography=True)
+    plain = [('it\'s "here"', 'c\'est "ici" ?'), *TRAIN]
+    assert texts(made) == plain and made.valid_rows == plain[:2]
+
+
+def test_cleaning_drops_training_pairs_and_tells_of_them(folder):
+    rows = [*TRAIN, TRAIN[0], ("a dog of 1950", "un chien")]
+    made = prepared(folder, train=rows, valid=[*VALID, VALID[0]], clean=True)
+    assert texts(made) == TRAIN and len(made.valid_rows) == len(VALID) + 1
+    assert made.lost.bad_rows == f"{len(rows)} pairs read, 2 dropped ({2 / len(rows):.1%}): " + (
+        "duplicate 1, numbers 1"
+    )
+
+
+def test_a_mixture_keeps_the_subwords_that_it_is_given(folder):
+    given_subwords = prepare.prepare(mixture_settings(folder)).tokenizers
+    settings = mixture_settings(folder, epoch_tokens=90).replace(data={"skip_bad": True})
+    assert prepare.prepare(settings, 1, given_subwords).tokenizers == given_subwords
+
+
+def test_a_source_without_an_example_is_named(folder):
+    with pytest.raises(DataError, match="train in source 'small'"):
+        prepare.prepare(mixture_settings(folder, max_length=1))

@@ -227,3 +227,34 @@ def test_spans_point_at_the_characters_of_each_subword(tokenizer, text):
         end = stop
         here = " ".join(text[begin:stop].replace("e\u0301", "é").split())
         assert here == piece.replace("▁", " ").strip()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "text", ["x² ½ ﬁ ＡＢ ™", "😀 👨‍👩‍👧 漢字 ﷺ", 'if (a<b) { c[1] = "~`^|"; }', "€12.50"]
+)
+def test_with_identity_and_bytes_any_text_comes_back_to_the_letter(kind, text):
+    tokenizer = learned(kind, vocab_size=450, byte_fallback=True, identity=True)
+    (ids,) = tokenizer.encode([text])
+    assert UNK not in ids and tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_split_digits_are_subwords_of_their_own(kind):
+    text = [*TEXT * 10, *["In 1999 and 2024 there were 1999 of them."] * 20]
+    tokenizer = Tokenizer.train(text, 400, kind, byte_fallback=True, split_digits=True)
+    pieces = tokenizer.pieces(tokenizer.encode(["1999 2024 777"])[0])
+    assert [p for p in pieces if p != "▁"] == list("19992024777")
+
+
+def test_tags_have_ids_that_no_text_is_split_into():
+    tokenizer = Tokenizer.train([*TEXT, "<2fr> a tag", "<2fr>"], 60, tags=["<2en>", "<2fr>"])
+    ids = {tokenizer.tag_id(tag) for tag in ("<2en>", "<2fr>")}
+    assert len(ids) == 2
+    assert not ids & {i for row in tokenizer.encode(["<2fr>", "a<2en>b", "<2fr> x"]) for i in row}
+    assert tokenizer.decode([*ids, *tokenizer.encode(["a tag"])[0]]) == "a tag"
+
+
+def test_folding_case_does_not_go_with_identity():
+    with pytest.raises(DataError, match="fold_case = false"):
+        Tokenizer.train(TEXT, 60, fold_case=True, identity=True)

@@ -20,7 +20,7 @@ from glassformer.data.ragged import Ragged
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
 from glassformer.train import loop
 from glassformer.train.distributed import ALONE, World
-from glassformer.train.loop import Meter, Run, draw_seed, reading, start, train, updates
+from glassformer.train.loop import Meter, Run, draw_seed, reading, start, train
 from glassformer.train.schedule import factor
 from glassformer.train.step import Update, train_step
 from glassformer.train.validate import Evaluate, validate
@@ -43,6 +43,12 @@ def scripted(metric: str, *scores: float) -> Evaluate:
     return lambda model: {metric: next(coming)}
 
 
+def updates_of(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:
+    """(epoch, where it then stands, batches) of each update."""
+    for batches in reading(run):
+        yield run.position.epoch, run.position.batch, batches
+
+
 # Learning
 
 
@@ -63,7 +69,7 @@ def test_the_loop_is_nothing_but_updates_one_after_the_other(tmp_path: Path) -> 
     data = tiny(model={"dropout": 0.1}, train={"accumulate": 2, "schedule": "linear"})
     run, _ = trained(data, tmp_path / "loop")
     by_hand, s = start(data, tmp_path / "hand", ALONE, False, unexpected), data.settings.train
-    for step, (_, _, batches) in enumerate(islice(updates(by_hand), s.max_steps), 1):
+    for step, (_, _, batches) in enumerate(islice(updates_of(by_hand), s.max_steps), 1):
         rate = factor("linear", step, s.warmup, s.max_steps)
         seeds = [draw_seed(s.seed, step, i) for i in range(2)]
         train_step(by_hand.objective, by_hand.optimizers, batches, seeds, rate, s.clip)
@@ -89,7 +95,7 @@ def taken(world: World, accumulate: int, count: int, **position: int) -> list[An
     run.world = world
     for name, value in position.items():
         setattr(run.position, name, value)
-    return list(islice(updates(run), count))
+    return list(islice(updates_of(run), count))
 
 
 def texts(batches: list[Batch]) -> list[Any]:
@@ -139,7 +145,7 @@ def test_each_epoch_draws_its_subwords_anew_and_is_cut_by_their_lengths() -> Non
 
     drawn = replace(data, train=replace(data.train, redraw=redraw))
     run = start(drawn, Path("unused"), ALONE, False, unexpected)
-    taken = list(islice(updates(run), 5))
+    taken = list(islice(updates_of(run), 5))
     assert len(set(seeds)) == len(seeds) == len({epoch for epoch, _, _ in taken}) > 1
     budget = data.settings.data.batch_tokens
     widest = max(batch.inputs[0].numel() for _, _, batches in taken for batch in batches)
@@ -167,7 +173,7 @@ def test_the_end_of_a_run_reads_its_final_text_from_the_beginning(limits: dict[s
     ends = replace(data, train=data.final)
     other = start(ends, Path("unused"), ALONE, False, unexpected)
     other.position.epoch = plain.position.epoch + 1
-    *_, (epoch, batch, _) = expected = list(islice(updates(other), 8))
+    *_, (epoch, batch, _) = expected = list(islice(updates_of(other), 8))
     assert seen[12:] == [texts(batches) for _, _, batches in expected]
     assert (run.position.epoch, run.position.batch) == (epoch, batch)
 

@@ -168,6 +168,38 @@ def test_subwords_drawn_anew_are_the_same_ones(
     assert_same_bits(interrupted(data, tmp_path / "run", stop), uninterrupted)
 
 
+@pytest.mark.parametrize("stop", [3, 5, 6, 8])
+def test_a_mixture_goes_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Whole, stop: int
+) -> None:
+    """With sources that come and go, both directions and noise."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    settings = text(tmp_path)
+    files = {"name": "early", "files": settings.data.train}
+    mixture = {
+        "name": "mixture",
+        "train": (),
+        "valid": (),
+        "sources": [
+            files | {"weight": 1, "end": 0.5},
+            files | {"name": "late", "weight": 2, "begin": 0.2},
+        ],
+        "valid_sets": [{"name": "valid", "files": settings.data.valid}],
+        "epoch_tokens": 150,
+        "batch_tokens": 128,
+        "directions": "both",
+        "byte_fallback": True,
+        "normalization": "identity",
+        "noise": {"lower": 0.2, "joined": 0.2, "copied": 0.3},
+    }
+    changes = {"model": {"vocab_size": 420}, "data": mixture, "train": {"max_steps": STEPS}}
+    data = prepare(settings.replace(**changes), threads=1)
+    uninterrupted = whole(data)
+    state = latest(uninterrupted).training
+    assert state is not None and state.values["position"]["epoch"] > 1
+    assert_same_bits(interrupted(data, tmp_path / "run", stop), uninterrupted)
+
+
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No compiler sees through checks of shapes; where there is no C++, code is only traced."""

@@ -8,7 +8,7 @@ import pytest
 from glassformer.train.schedule import SCHEDULES, factor, paper_peak
 
 WARMUP, TOTAL = 40, 400
-FALLING = ["cosine", "linear"]
+FALLING = ["cosine", "linear", "trapezoid"]
 EVERY = pytest.mark.parametrize("name", SCHEDULES)
 
 
@@ -73,3 +73,16 @@ def test_without_warm_up_the_first_update_has_the_peak_rate(name):
 def test_a_run_may_end_within_its_warm_up(name, total):
     expected = [step / WARMUP for step in range(1, total + 1)]
     assert rates(name, total=total) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_a_trapezoid_stays_at_the_peak_and_falls_in_its_last_share(share):
+    decay = round(share * TOTAL)
+    for step in range(WARMUP + 1, TOTAL + 1):
+        expected = min(1.0, (TOTAL - step) / decay)
+        assert factor("trapezoid", step, WARMUP, TOTAL, share) == pytest.approx(expected)
+
+
+def test_before_its_decay_a_trapezoid_does_not_depend_on_the_end():
+    rates = [[factor("trapezoid", step, WARMUP, t) for step in range(1, 321)] for t in (400, 900)]
+    assert rates[0] == rates[1]

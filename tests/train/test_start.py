@@ -19,7 +19,7 @@ from glassformer.errors import CheckpointError, SettingsError
 from glassformer.model.build import build
 from glassformer.train import loop
 from glassformer.train.distributed import ALONE
-from glassformer.train.loop import Run, start, train, updates
+from glassformer.train.loop import Run, reading, start, train
 from glassformer.train.validate import validate
 from glassformer.train.verify import verify_resume
 from glassformer.train.votes import kind_of
@@ -118,9 +118,7 @@ def test_a_masked_language_model_learns(tmp_path: Path) -> None:
 def test_each_epoch_hides_anew_and_each_validation_the_same(tmp_path: Path) -> None:
     data = masked(tmp_path, data={"batch_tokens": 10_000})
     run = begun(data, tmp_path / "run")
-    (first,), (second,) = (
-        batches for (_, _, batches), _ in zip(updates(run), range(2), strict=False)
-    )
+    (first,), (second,) = (batches for batches, _ in zip(reading(run), range(2), strict=False))
     hidden = [batch.inputs[0] == UNK for batch in (first, second)]
     assert not torch.equal(*hidden) and all(h.any() for h in hidden)
     weights = weights_of(run.model)

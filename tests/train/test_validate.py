@@ -1,5 +1,6 @@
 """Validation: the scores of exactly these weights on exactly these examples."""
 
+from dataclasses import replace
 from math import exp, log
 
 import pytest
@@ -10,6 +11,7 @@ from torch.testing import assert_close
 
 from glassformer.checkpoint import weights_of
 from glassformer.data.batch import IGNORE
+from glassformer.data.ragged import Ragged
 from glassformer.data.tasks import FIRST
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.model.build import build
@@ -94,3 +96,21 @@ def test_attention_to_a_single_place_has_none() -> None:
     model = build(SETTINGS).eval()
     entropies = attention_entropy(model, (torch.tensor([[EOS]]), torch.tensor([[BOS]])))
     assert set(entropies.values()) == {0.0}
+
+
+def test_several_sets_are_scored_one_by_one_and_by_their_mean():
+    given = weights()
+    half = len(DATA.valid) // 3
+    parts = {
+        name: replace(
+            DATA.valid, sides=tuple(Ragged.of([s[i] for i in rows]) for s in DATA.valid.sides)
+        )
+        for name, rows in {"a": range(half), "b": range(half, len(DATA.valid))}.items()
+    }
+    scores = validate(SETTINGS, given, parts, 64, None)
+    for name, part in parts.items():
+        alone = validate(SETTINGS, given, part, 64, None)
+        assert scores[f"loss/{name}"] == pytest.approx(alone["loss"])
+        assert scores[f"accuracy/{name}"] == pytest.approx(alone["accuracy"])
+    assert scores["loss"] == pytest.approx((scores["loss/a"] + scores["loss/b"]) / 2)
+    assert scores["perplexity"] == pytest.approx(exp(scores["loss"]))

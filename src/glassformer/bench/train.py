@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from glassformer.bench.harness import Report, Row, Table, Tick, interleave
 from glassformer.bench.peers import MarianPeer, TorchPeer
-from glassformer.data.batch import IGNORE, Batch
+from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
 from glassformer.errors import SettingsError
@@ -54,7 +54,7 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
     vocabulary = data.settings.model.vocab_size
     model = build("tiny", vocab_size=vocabulary, residual="post-norm", dropout=plan.dropout)
     assert isinstance(model, Transformer), "tiny is a translator"
-    longest = int(data.train.lengths.max()) + 1
+    longest = int(_examples(data).lengths.max()) + 1
     buckets, shuffled = bucketed_batches(data, plan), shuffled_batches(data, plan)
     contenders = {
         OURS: (_our_update(model, plan), buckets),
@@ -86,15 +86,22 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
 
 def bucketed_batches(data: Prepared, plan: Plan) -> list[Batch]:
     """Some of our batches: every length has its chance."""
-    batches = TokenBatches(data.train.lengths, plan.batch_tokens).epoch(0)
-    return [data.train.batch(indices) for indices in batches[: plan.updates]]
+    examples = _examples(data)
+    batches = TokenBatches(examples.lengths, plan.batch_tokens).epoch(0)
+    return [examples.batch(indices) for indices in batches[: plan.updates]]
 
 
 def shuffled_batches(data: Prepared, plan: Plan) -> list[Batch]:
     """What a plain loop over a shuffled data set gets."""
-    n_batches = len(TokenBatches(data.train.lengths, plan.batch_tokens).epoch(0))
-    order = np.random.default_rng(0).permutation(len(data.train))
-    return [data.train.batch(part) for part in np.array_split(order, n_batches)[: plan.updates]]
+    examples = _examples(data)
+    n_batches = len(TokenBatches(examples.lengths, plan.batch_tokens).epoch(0))
+    order = np.random.default_rng(0).permutation(len(examples))
+    return [examples.batch(part) for part in np.array_split(order, n_batches)[: plan.updates]]
+
+
+def _examples(data: Prepared) -> Examples:
+    """The examples of the recipe; of a mixture, those of its first epoch."""
+    return data.train if isinstance(data.train, Examples) else data.train.epoch(0, 0)
 
 
 def _turn(update: Callable[[Batch], None], batches: list[Batch]) -> Run:

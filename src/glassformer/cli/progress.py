@@ -110,6 +110,8 @@ def line(record: dict[str, Any]) -> str:
         for name, form in shown.items()
         if f"valid_{name}" in record
     ]
+    by_set = "valid_bleu/"
+    scores += [f"{name[len(by_set) :]} {v:.1f}" for name, v in record.items() if by_set in name]
     return "valid  " + "  ".join(scores) + ("  best" if record["best"] else "")
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -70,7 +71,7 @@ def carry_out(
             f"Go on with it (--resume), or name another place: --run {folder}-2.",
         )
     with world() as processes:
-        data = processes.first_alone(lambda: prepared(settings))
+        data = processes.first_alone(lambda: prepared(settings, folder if resume else None))
         if processes.leads:
             _say_of(data)
         if verify_resume:
@@ -90,14 +91,17 @@ def carry_out(
             raise typer.Exit(128 + run.signal)  # 130 for Ctrl-C, as a shell has it
 
 
-def prepared(settings: RunSettings) -> "Prepared":
-    """Prepare the data of a recipe, with the tokenizers of `train.start_from` if it has one."""
+def prepared(settings: RunSettings, folder: Path | None = None) -> "Prepared":
+    """Prepare the data of a recipe, with the tokenizers of `train.start_from` if it has one.
+
+    A run in `folder` that is resumed keeps its own tokenizers, whatever text it now reads.
+    """
     require_torch("Preparing training data")
 
-    from glassformer.checkpoint import origin
+    from glassformer.checkpoint import RunFolder, origin
     from glassformer.data.prepare import prepare
 
-    before = origin(settings)
+    before = origin(settings) if folder is None else RunFolder(folder).newest(lambda notice: None)
     return prepare(settings, settings.train.threads, before.tokenizers if before else None)
 
 
@@ -136,7 +140,8 @@ def losses(data: "Prepared") -> Iterator[tuple[str, str]]:
 
 
 def _evaluate(data: "Prepared") -> "Evaluate | None":
-    """BLEU, where a translator is to be judged by it."""
+    """Return a function that computes BLEU, of each validation set and their mean."""
+    from glassformer.data.direction import tokenizers_for
     from glassformer.decode.torch_decoder import TorchDecoder
     from glassformer.evaluate.bleu import bleu_of
     from glassformer.pipeline import Translator
@@ -152,7 +157,15 @@ def _evaluate(data: "Prepared") -> "Evaluate | None":
         )
 
     def evaluate(model: Any) -> dict[str, float]:
-        translator = Translator(TorchDecoder(model), data.tokenizers, data.settings)
-        return {"bleu": bleu_of(translator, data.valid_rows)}
+        decoder = TorchDecoder(model)
+        if not data.valid_sets:
+            translator = Translator(decoder, data.tokenizers, data.settings)
+            return {"bleu": bleu_of(translator, data.valid_rows)}
+        scores = {}
+        for one in data.valid_sets:
+            tokenizers = tokenizers_for(data.settings.data, data.tokenizers, one.to)
+            translator = Translator(decoder, tokenizers, data.settings)
+            scores[f"bleu/{one.name}"] = bleu_of(translator, one.rows)
+        return {"bleu": fmean(scores.values()), **scores}
 
     return evaluate

@@ -3,19 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassformer.data.batching import Indices
-from glassformer.data.ragged import Ragged
+from glassformer.data.batching import Indices, draw_seed
+from glassformer.data.ragged import Ids, Ragged
 from glassformer.data.tokenizer import BOS, EOS, PAD, UNK
 
 IGNORE = -100  # the label of a position that asks nothing, as torch's losses have it
-Ids = Sequence[int] | NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,10 @@ class Examples:
         All of them before any batch is cut: another split has another length.
         """
         return self if self.redraw is None else replace(self, sides=self.redraw(seed), redraw=None)
+
+    def epoch(self, seed: int, number: int, progress: float = 0.0) -> "Examples":
+        """The examples of epoch `number`: the same ones, whatever share of the run is done."""
+        return self.drawn(draw_seed(seed, number))
 
     def batch(self, indices: Indices, seed: int = 0) -> Batch:
         """The examples of `indices`; what is hidden is drawn by `seed`."""

@@ -13,6 +13,11 @@ from numpy.typing import NDArray
 Indices = NDArray[np.int64]
 
 
+def draw_seed(*numbers: int) -> int:
+    """One seed of several numbers, such as those of a run, an epoch and a batch."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+
+
 @dataclass(frozen=True)
 class Padding:
     """How many cells of the padded tensors hold a token."""

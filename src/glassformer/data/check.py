@@ -6,7 +6,8 @@ from glassformer.data.tokenizer import PAD
 from glassformer.errors import SettingsError
 
 TASK, GRAMMAR, FILES, SET = "a task", "the grammar", "files", "a named set"
-TEXT = [GRAMMAR, FILES, SET]
+MIXTURE = "a mixture"
+TEXT = [GRAMMAR, FILES, SET, MIXTURE]
 MEANT_FOR = {  # settings of [data] that mean nothing elsewhere
     "train": [FILES],
     "valid": [FILES],
@@ -14,15 +15,25 @@ MEANT_FOR = {  # settings of [data] that mean nothing elsewhere
     "train_split": [SET],
     "final": [FILES],
     "final_split": [SET],
-    "source_language": [FILES, SET],
-    "target_language": [FILES, SET],
+    "source_language": [FILES, SET, MIXTURE],
+    "target_language": [FILES, SET, MIXTURE],
+    "sources": [MIXTURE],
+    "valid_sets": [MIXTURE],
+    "epoch_tokens": [MIXTURE],
+    "directions": TEXT,
+    "typography": TEXT,
+    "noise": TEXT,
+    "clean": [FILES, SET, MIXTURE],
+    "normalization": TEXT,
+    "byte_fallback": TEXT,
+    "split_digits": TEXT,
     "examples": [TASK, GRAMMAR],
     "symbols": [TASK],
     "longest": [TASK],
     "subwords": TEXT,
     "joint_vocabulary": TEXT,
     "fold_case": TEXT,
-    "subword_sampling": TEXT,
+    "subword_sampling": [GRAMMAR, FILES, SET],
     "hidden": TEXT,
     "max_length": TEXT,
 }
@@ -35,6 +46,8 @@ def check(settings: RunSettings) -> None:
     _check_final(settings.data)
     _check_hiding(settings)
     _check_labels(settings)
+    _check_mixture(settings.data)
+    _check_pairs(settings)
     _check_sizes(settings)
     model, train = settings.model, settings.train
     if train.agreement and not (
@@ -51,7 +64,7 @@ def origin(data: DataSettings) -> str:
     """Where the examples come from."""
     if data.name in tasks.TASKS:
         return TASK
-    return {"grammar": GRAMMAR, "files": FILES}.get(data.name, SET)
+    return {"grammar": GRAMMAR, "files": FILES, "mixture": MIXTURE}.get(data.name, SET)
 
 
 def _check_kind(settings: RunSettings) -> None:
@@ -59,6 +72,7 @@ def _check_kind(settings: RunSettings) -> None:
     valid = {
         TASK: ["translator", "tagger"],
         GRAMMAR: ["translator", "language-model", "masked-language-model"],
+        MIXTURE: ["translator", "language-model", "masked-language-model"],
     }.get(origin(data), ["translator", "language-model", "masked-language-model", "classifier"])
     if kind not in valid:
         raise SettingsError(
@@ -85,6 +99,50 @@ def _check_meaning(settings: RunSettings) -> None:
             f"The languages {' and '.join(languages)} do not go with a {settings.model.kind}.",
             f"Only a translator chooses among the columns of {data.name}; others read the first.",
             "Leave them out, or name the text itself: data.name = 'files'.",
+        )
+
+
+def _check_mixture(data: DataSettings) -> None:
+    if data.name != "mixture":
+        return
+    for name, entries in {"sources": data.sources, "valid_sets": data.valid_sets}.items():
+        names = [entry.name for entry in entries]
+        if not names or len(set(names)) < len(names):
+            raise SettingsError(
+                f"data.{name} names {', '.join(names) or 'nothing'}.",
+                "A mixture has sources and sets to validate on, each with a name of its own.",
+                f"Write a table [[data.{name}]] for each: name, and set and split or files.",
+            )
+
+
+def _check_pairs(settings: RunSettings) -> None:
+    """Directions and noise are of pairs, whose text can be had back from their subwords."""
+    data, kind = settings.data, settings.model.kind
+    asked = {
+        "directions = 'both'": data.directions == "both",
+        "noise": bool(data.noise),
+    }
+    for name in [name for name, given in asked.items() if given]:
+        if kind != "translator" or not data.joint_vocabulary or data.subword_sampling:
+            raise SettingsError(
+                f"data.{name} does not go with model.kind = {kind!r}, data.joint_vocabulary = "
+                f"{str(data.joint_vocabulary).lower()} and data.subword_sampling = "
+                f"{data.subword_sampling}.",
+                "It changes pairs of a translator, in one vocabulary and in fixed subwords.",
+                f"Leave data.{name.split()[0]} out, or the others as they are by default.",
+            )
+    if data.clean and kind != "translator":
+        raise SettingsError(
+            f"data.clean = true does not go with model.kind = {kind!r}.",
+            "Its rules compare the two sides of a pair.",
+            "Leave data.clean out.",
+        )
+    if data.noise and not (data.byte_fallback and data.normalization == "identity"):
+        raise SettingsError(
+            f"data.noise does not go with data.byte_fallback = {str(data.byte_fallback).lower()} "
+            f"and data.normalization = {data.normalization!r}.",
+            "Noise takes a text back from its subwords, which must spell it to the letter.",
+            "Set data.byte_fallback = true and data.normalization = 'identity'.",
         )
 
 

@@ -10,7 +10,7 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from gzip import GzipFile
@@ -65,6 +65,12 @@ class TextFiles:
     def layout(self) -> Format:
         name = self.paths[0].name.removesuffix(".gz") if self.paths else ""
         return self.format or SUFFIXES.get(Path(name).suffix.lower(), "lines")
+
+
+def own_files(paths: Sequence[str | Path], columns: Sequence[str]) -> TextFiles:
+    """Files as a user names them; a column that is a number is one."""
+    by_name_or_number = tuple(int(c) if c.isdecimal() else c for c in columns)
+    return TextFiles(tuple(map(Path, paths)), by_name_or_number)
 
 
 @dataclass(frozen=True)

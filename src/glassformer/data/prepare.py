@@ -1,52 +1,38 @@
-"""Settings to examples: text found, subwords learned, everything tokenised once and kept.
+"""Settings to examples: text found, subwords learned, everything tokenised once and kept."""
 
-What has been prepared lies in the user's cache under the checksum of all that it was made from, so
-it is made once, and made again when anything changes.
-"""
-
-import json
-import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import sha256
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glassformer.config import DataSettings, RunSettings
-from glassformer.data import datasets, grammar, tasks
+from glassformer.data import tasks
 from glassformer.data.batch import Examples
 from glassformer.data.check import check, has_final
-from glassformer.data.corpus import Corpus, Row, TextFiles, readable
-from glassformer.data.download import sha256_of
-from glassformer.data.ragged import Ragged, RaggedWriter
-from glassformer.data.tokenizer import PAD, Tokenizer
+from glassformer.data.corpus import Row
+from glassformer.data.direction import BothDirections, from_language, tags, targets
+from glassformer.data.mixture import Augment, Mixture, Source, compose
+from glassformer.data.noise import Noise
+from glassformer.data.ragged import Ids, Ragged
+from glassformer.data.store import Lost, by_side, fitting_rows, made, sides_of, stored
+from glassformer.data.text import Text, find_source, find_text
+from glassformer.data.tokenizer import ALWAYS, PAD, Tokenizer
 from glassformer.errors import DataError
 
-CHUNK = 20_000  # rows tokenised at a time
-READS = {"translator": ("a text", "its translation"), "classifier": ("a text", "its label")}
-TEXT = "uint8"  # the bytes of a text, kept beside its subwords where these are drawn anew
+LEARNED_FROM = 120_000_000  # characters of a mixture that its subwords are learned from
 
 
 @dataclass(frozen=True)
-class Text:
-    """Rows that can be read again and again, and the checksum of what they come from."""
+class ValidSet:
+    """A set that is scored by itself, in one direction; `rows` are (source, reference)."""
 
-    rows: Callable[[], Iterable[Row]]
-    identity: str
-    bad_rows: Callable[[], str] = lambda: ""  # what the last reading skipped
-
-
-@dataclass(frozen=True)
-class Lost:
-    """What of a text is not in its examples."""
-
-    left_out: int = 0  # pairs longer than max_length
-    cut: int = 0  # other texts as long as that or longer, whose rest is not read
-    bad_rows: str = ""  # skipped as asked
+    name: str
+    examples: Examples
+    rows: list[Row]
+    to: str  # the language of the references
 
 
 @dataclass(frozen=True)
@@ -54,14 +40,15 @@ class Prepared:
     """`settings` are those asked for with what was found out: the vocabulary's size, the labels."""
 
     settings: RunSettings
-    train: Examples
+    train: Examples | Mixture
     valid: Examples
     valid_rows: list[Row]  # the text of `valid`; empty for a task, which has none
     tokenizers: dict[str, Tokenizer]
-    lost: Lost = Lost()
-    valid_lost: Lost = Lost()
-    final: Examples | None = None  # what the end of the run reads instead of `train`
-    final_lost: Lost = Lost()
+    lost: Lost = field(default_factory=Lost)
+    valid_lost: Lost = field(default_factory=Lost)
+    final: Examples | Mixture | None = None  # what the end of the run reads instead of `train`
+    final_lost: Lost = field(default_factory=Lost)
+    valid_sets: tuple[ValidSet, ...] = ()  # where `valid` is made up of several
 
 
 def prepare(
@@ -71,9 +58,11 @@ def prepare(
     check(settings)
     if settings.data.name in tasks.TASKS:
         return _prepare_task(settings)
+    if settings.data.name == "mixture":
+        return _prepare_mixture(settings, threads, tokenizers)
     train = find_text(settings, "train")
     tokenizers = tokenizers or _tokenizers(train, settings)
-    if "source" in tokenizers and len(_sides(settings)) == 1:  # of a run that had two
+    if "source" in tokenizers and len(sides_of(settings)) == 1:  # of a run that had two
         tokenizers = {"joint": tokenizers["source"]}
     is_classifier = settings.model.kind == "classifier"
     labels = tuple(sorted({row[-1] for row in train.rows()})) if is_classifier else ()
@@ -82,107 +71,147 @@ def prepare(
         model=_with_vocabularies(settings, tokenizers, max(2, len(labels))),
     )
     data, valid = settings.data, find_text(settings, "valid")
-    store = partial(_stored, settings=settings, tokenizers=tokenizers, threads=threads)
-    few = Text(
-        lambda: islice(valid.rows(), data.valid_examples), f"{valid.identity} {data.valid_examples}"
-    )
+    store = partial(stored, settings=settings, tokenizers=tokenizers, threads=threads)
+    few = valid.first(data.valid_examples)
     train_examples, lost = store(train)
     valid_examples, valid_lost = store(few, learning=False)
     final, final_lost = store(find_text(settings, "final")) if has_final(data) else (None, Lost())
-    purposes = {"train": train_examples, "validate": valid_examples, "end": final}
-    for purpose, examples in purposes.items():
-        if examples is not None and not len(examples):
-            raise DataError(
-                f"No example to {purpose} on is left.",
-                f"All of them have more than data.max_length = {data.max_length} subwords.",
-                "Raise data.max_length.",
-            )
+    _check_any("train", train_examples, data)
+    _check_any("validate", valid_examples, data)
+    if final is not None:
+        _check_any("end", final, data)
     rows = list(few.rows())
     if valid_lost.left_out:
-        rows = _fitting(rows, settings, tokenizers)
+        rows = fitting_rows(rows, settings, tokenizers)
     valid_lost = replace(valid_lost, bad_rows=valid.bad_rows())  # as just read
+    augment = partial(_augmented, settings=settings, tokenizers=tokenizers)
+    valid_sets: tuple[ValidSet, ...] = ()
+    if data.directions == "both":
+        valid_sets = tuple(_directed("valid", valid_examples, rows, settings, tokenizers))
+        valid_examples = _joined([one.examples for one in valid_sets])
     return Prepared(
-        settings, train_examples, valid_examples, rows, tokenizers, lost, valid_lost, final,
-        final_lost,
+        settings, augment(train_examples), valid_examples, rows,
+        tokenizers, lost, valid_lost, final and augment(final), final_lost, valid_sets,
     )  # fmt: skip
 
 
-def find_text(settings: RunSettings, split: str) -> Text:
-    """The text of a split, from wherever the settings say it is."""
+def _check_any(purpose: str, examples: Examples, data: DataSettings) -> None:
+    if not len(examples):
+        raise DataError(
+            f"No example to {purpose} on is left.",
+            f"All of them have more than data.max_length = {data.max_length} subwords.",
+            "Raise data.max_length.",
+        )
+
+
+def _prepare_mixture(
+    settings: RunSettings, threads: int, tokenizers: dict[str, Tokenizer] | None
+) -> Prepared:
+    """Every source tokenised by itself, with subwords learned from all of them by their weights."""
     data = settings.data
-    if data.name == "grammar":
-        count = data.examples if split == "train" else data.valid_examples
-        code = b"".join(p.read_bytes() for p in sorted(Path(grammar.__file__).parent.glob("*.py")))
-        rows = partial(_grammar_rows, split, count)
-        return Text(rows, f"grammar {split} {count} {sha256(code).hexdigest()}")
-    corpus = Corpus(_files(settings, split), skip_bad=data.skip_bad, labels=data.labels or None)
-    files = corpus.files
-    digests = list(map(_digest, files.paths))
-    part = files.start, files.stop, *(files.where or ())
-    how = files.layout, files.columns, *part, data.skip_bad, data.labels
-
-    def skipped() -> str:
-        return str(corpus.report) if corpus.report.bad else ""
-
-    return Text(lambda: corpus, f"{digests} {how}", skipped)
-
-
-def _digest(path: Path) -> str:
-    with readable(path):
-        return sha256_of(path)
-
-
-def _grammar_rows(split: str, count: int) -> Iterator[Row]:
-    return ((pair.source, pair.target) for pair in grammar.pairs(split, count))
-
-
-def _files(settings: RunSettings, split: str) -> TextFiles:
-    data, kind = settings.data, settings.model.kind
-    if data.name != "files":
-        languages = (data.source_language, data.target_language) if kind == "translator" else ()
-        chosen = {"train": data.train_split, "final": data.final_split}
-        return datasets.find(data.name, chosen.get(split) or split, languages)
-    paths = {"train": data.train, "valid": data.valid, "final": data.final}[split]
-    if not paths:
-        raise DataError(
-            f"No files are named for data.{split}.",
-            "With data.name = 'files' the text is yours, and so are the files to validate on.",
-            f"Set data.{split} = ['text.en', 'text.fr'], or one TSV, CSV or JSONL file.",
-        )
-    columns = tuple(int(c) if c.isdecimal() else c for c in data.columns)
-    files = TextFiles(tuple(map(Path, paths)), columns)
-    _check_columns(files, kind, split)
-    return files
+    texts = [find_source(settings, source, data.clean) for source in data.sources]
+    tokenizers = tokenizers or _tokenizers(_sampled(texts, settings), settings)
+    settings = settings.replace(model=_with_vocabularies(settings, tokenizers, 2))
+    store = partial(stored, settings=settings, tokenizers=tokenizers, threads=threads)
+    both = data.directions == "both"
+    sources, lost = [], Lost()
+    for source, text in zip(data.sources, texts, strict=True):
+        examples, missing = store(text)
+        _check_any(f"train in source {source.name!r}", examples, data)
+        share = source.weight, source.begin, source.end
+        sources.append(Source(source.name, examples, *share, both))
+        lost = lost.plus(missing)
+    mixture = Mixture(tuple(sources), data.epoch_tokens, _augment(settings, tokenizers))
+    valid_sets: list[ValidSet] = []
+    all_rows: list[Row] = []
+    valid_lost = Lost()
+    for named in data.valid_sets:
+        text = find_source(settings, named).first(data.valid_examples)
+        examples, missing = store(text, learning=False)
+        _check_any(f"validate in {named.name!r}", examples, data)
+        rows = fitting_rows(list(text.rows()), settings, tokenizers)
+        valid_sets += _directed(named.name, examples, rows, settings, tokenizers)
+        all_rows, valid_lost = all_rows + rows, valid_lost.plus(missing)
+    valid = _joined([one.examples for one in valid_sets])
+    return Prepared(
+        settings, mixture, valid, all_rows, tokenizers, lost, valid_lost,
+        valid_sets=tuple(valid_sets),
+    )  # fmt: skip
 
 
-def _check_columns(files: TextFiles, kind: str, split: str) -> None:
-    """Of a table a language model reads the first column; a second file would lie unread."""
-    reads, count = READS.get(kind, ("a text",)), len(files.columns or files.paths)
-    if count != len(reads) and not (files.columns and kind not in READS):
-        raise DataError(
-            f"data.{split} has {count} columns, and a {kind} reads {len(reads)}: {files}.",
-            f"It reads {' and '.join(reads)}; a plain file is one column.",
-            f"Name a file for {' and one for '.join(reads)}, or a table and its data.columns.",
-        )
+def _directed(
+    name: str,
+    examples: Examples,
+    rows: list[Row],
+    settings: RunSettings,
+    tokenizers: dict[str, Tokenizer],
+) -> Iterator[ValidSet]:
+    """A set to validate on, once in each direction that the model is trained in."""
+    data = settings.data
+    if data.directions == "forward":
+        yield ValidSet(name, examples, rows, data.target_language)
+        return
+    turn = BothDirections(by_side(settings, tokenizers)[0], data).turn
+    sides: list[list[Ids]] = [[side[i] for i in range(len(side))] for side in examples.sides]
+    for to in targets(data):
+        back = to == data.source_language
+        directed = turn(sides, np.full(len(examples), back))
+        turned = replace(examples, sides=tuple(map(Ragged.of, directed)))
+        language = f"{from_language(data, to)}-{to}"
+        yield ValidSet(f"{name}.{language}", turned, [r[::-1] if back else r for r in rows], to)
 
 
-def _sides(settings: RunSettings) -> tuple[str, ...]:
-    """The sides that are text, by the names of their tokenizers."""
-    return ("source", "target") if settings.model.kind == "translator" else ("source",)
+def _joined(parts: Sequence[Examples]) -> Examples:
+    """The examples of all parts."""
+    sides = zip(*(part.sides for part in parts), strict=True)
+    return replace(parts[0], sides=tuple(Ragged.joined(side) for side in sides))
 
 
-def _by_side(settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> list[Tokenizer]:
-    return [tokenizers.get("joint") or tokenizers[side] for side in _sides(settings)]
+def _augment(settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> Augment | None:
+    """What is done to the examples of every epoch: noise first, then directions."""
+    data, of_side = settings.data, by_side(settings, tokenizers)
+    languages = data.source_language, data.target_language
+    noise = Noise(data.noise, of_side, languages, data.max_length) if data.noise else None
+    both = BothDirections(of_side[0], data) if data.directions == "both" else None
+    return compose(noise, both)
+
+
+def _augmented(
+    examples: Examples, settings: RunSettings, tokenizers: dict[str, Tokenizer]
+) -> Examples | Mixture:
+    """One text as a mixture of itself alone, if it is augmented; an epoch is one pass."""
+    augment = _augment(settings, tokenizers)
+    if augment is None:
+        return examples
+    source = Source("text", examples, 1.0, both_directions=settings.data.directions == "both")
+    return Mixture((source,), round(source.tokens), augment)
+
+
+def _sampled(texts: Sequence[Text], settings: RunSettings) -> Text:
+    """The rows that the subwords of a mixture are learned from: by weight, none of them twice."""
+    weights = [source.weight for source in settings.data.sources]
+    identity = f"{[text.identity for text in texts]} {weights} {LEARNED_FROM}"
+
+    def rows() -> Iterator[Row]:
+        for text, weight in zip(texts, weights, strict=True):
+            characters = sum(len(side) for row in text.rows() for side in row)
+            share = min(1.0, LEARNED_FROM * weight / sum(weights) / characters)
+            for number, row in enumerate(text.rows()):
+                if int((number + 1) * share) > int(number * share):
+                    yield row
+
+    return Text(rows, identity)
 
 
 def _tokenizers(train: Text, settings: RunSettings) -> dict[str, Tokenizer]:
     """The subwords of each side, learned from the training text; one for both if they are joint."""
-    data, sides = settings.data, _sides(settings)
+    data, sides = settings.data, sides_of(settings)
     joint = data.joint_vocabulary or len(sides) == 1
 
     def learn(columns: tuple[int, ...], size: int) -> Tokenizer:
         made_of = f"{train.identity} {columns} {size} {data.subwords} {data.fold_case}"
-        folder = _made(made_of, lambda folder: _learn(train, columns, size, data, folder))
+        made_of += _special(data)
+        folder = made(made_of, lambda folder: _learn(train, columns, size, data, folder))
         return Tokenizer((folder / "subwords.spm").read_bytes())
 
     if joint:
@@ -191,11 +220,27 @@ def _tokenizers(train: Text, settings: RunSettings) -> dict[str, Tokenizer]:
     return {"source": learn((0,), source_size), "target": learn((1,), settings.model.vocab_size)}
 
 
+def _special(data: DataSettings) -> str:
+    """Settings of the subwords that are not the defaults, so that old subwords are still found."""
+    characters = ALWAYS if data.byte_fallback else ""
+    special = data.normalization != "nfkc", characters, data.split_digits, tags(data)
+    return f" {special}" if any(special) else ""
+
+
 def _learn(
     train: Text, columns: tuple[int, ...], size: int, data: DataSettings, folder: Path
 ) -> None:
     sentences = (row[column] for row in train.rows() for column in columns)
-    tokenizer = Tokenizer.train(sentences, size, data.subwords, fold_case=data.fold_case)
+    tokenizer = Tokenizer.train(
+        sentences,
+        size,
+        data.subwords,
+        byte_fallback=data.byte_fallback,
+        fold_case=data.fold_case,
+        identity=data.normalization == "identity",
+        split_digits=data.split_digits,
+        tags=tags(data),
+    )
     (folder / "subwords.spm").write_bytes(tokenizer.model)
 
 
@@ -209,144 +254,6 @@ def _with_vocabularies(
     if model.kind == "classifier":
         model = model.replace(n_classes=n_classes)
     return model.model_dump()
-
-
-def _stored(
-    text: Text,
-    settings: RunSettings,
-    tokenizers: dict[str, Tokenizer],
-    threads: int,
-    learning: bool = True,
-) -> tuple[Examples, Lost]:
-    """The examples of a text, and what was lost on the way to them."""
-    data, kind = settings.data, settings.model.kind
-    drawn = learning and data.subword_sampling > 0
-    of_side = _by_side(settings, tokenizers)
-    identities = [tokenizer.fingerprint for tokenizer in of_side]
-    made_of = f"{text.identity} {identities} {kind} {data.max_length} {data.labels} {drawn}"
-    folder = _made(
-        made_of, lambda folder: _tokenise(text, settings, of_side, threads, drawn, folder)
-    )
-    width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
-    names = [*_sides(settings), *(["label"] if kind == "classifier" else [])]
-    sides = tuple(Ragged.open(folder / f"{name}.{width}") for name in names)
-    in_parts = kind in ("classifier", "language-model")
-    cut = int((sides[0].lengths >= data.max_length).sum()) if in_parts else 0
-    lost = Lost(cut=cut, **json.loads((folder / "lost.json").read_text()))
-    hidden = data.hidden if learning or kind == "masked-language-model" else 0.0
-    if not drawn:
-        return Examples(kind, sides, hidden=hidden), lost
-    texts = [Ragged.open(folder / f"{side}-text.{TEXT}") for side in _sides(settings)]
-
-    def redraw(seed: int) -> tuple[Ragged, ...]:
-        anew = [
-            _split_anew(text, ids, tokenizer, data, seed + side)
-            for side, (text, ids, tokenizer) in enumerate(zip(texts, sides, of_side, strict=False))
-        ]
-        return (*anew, *sides[len(anew) :])  # a label stays as it is
-
-    return Examples(kind, sides, redraw, hidden), lost
-
-
-def _split_anew(
-    texts: Ragged, ids: Ragged, tokenizer: Tokenizer, data: DataSettings, seed: int
-) -> Ragged:
-    """Another split of every text; one too long is not taken: a text cut short teaches to stop."""
-    parts = []
-    for begin in range(0, len(texts), CHUNK):
-        rows = range(begin, min(begin + CHUNK, len(texts)))
-        strings = [texts[i].tobytes().decode() for i in rows]
-        drawn = tokenizer.sample(strings, data.subword_sampling, seed + 2 * begin)
-        fitting = [
-            new if len(new) <= data.max_length else ids[i]
-            for i, new in zip(rows, drawn, strict=True)
-        ]
-        parts.append(Ragged.of(fitting))
-    return Ragged.joined(parts)
-
-
-def _tokenise(
-    text: Text,
-    settings: RunSettings,
-    of_side: list[Tokenizer],
-    threads: int,
-    drawn: bool,
-    folder: Path,
-) -> None:
-    """Write the ids of every side.
-
-    A pair too long on either side is left out. Of another text what is too long is cut off; for a
-    masked language model, which reads no beginning or end, it comes as a text of its own.
-    """
-    data, kind, sides = settings.data, settings.model.kind, _sides(settings)
-    width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
-    rows, left_out = iter(text.rows()), 0
-    with ExitStack() as stack:
-
-        def writer(name: str) -> RaggedWriter:
-            opened = RaggedWriter(folder / name)
-            stack.callback(opened.close)
-            return opened
-
-        ids_of = [writer(f"{side}.{width}") for side in sides]
-        texts_of = [writer(f"{side}-text.{TEXT}") for side in sides] if drawn else []
-        label_of = writer(f"label.{width}") if kind == "classifier" else None
-        while chunk := list(islice(rows, CHUNK)):
-            columns = list(zip(*chunk, strict=True))
-            ids = [t.encode(c, threads) for t, c in zip(of_side, columns, strict=False)]
-            fits = _fits(ids, data.max_length)
-            if kind == "masked-language-model":
-                ids = [[piece for row in ids[0] for piece in _pieces(row, data.max_length)]]
-            elif kind != "translator":
-                ids = [[row[: data.max_length] for row in ids[0]]]
-            if kind != "translator":
-                fits = [True] * len(ids[0])
-            kept = [i for i, fit in enumerate(fits) if fit]
-            left_out += len(fits) - len(kept)
-            for column, side_ids in zip(ids_of, ids, strict=True):
-                column.append(side_ids[i] for i in kept)
-            for column, side_text in zip(texts_of, columns, strict=False):
-                column.append(side_text[i].encode() for i in kept)
-            if label_of is not None:
-                label_of.append([data.labels.index(row[-1])] for row in chunk)
-    lost = {"left_out": left_out, "bad_rows": text.bad_rows()}
-    (folder / "lost.json").write_text(json.dumps(lost))
-
-
-def _fits(ids: list[list[list[int]]], longest: int) -> list[bool]:
-    """Of each row, whether every side does."""
-    return [max(map(len, row)) <= longest for row in zip(*ids, strict=True)]
-
-
-def _fitting(rows: list[Row], settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> list[Row]:
-    """The pairs that `_tokenise` makes examples of."""
-    of_side = zip(_by_side(settings, tokenizers), zip(*rows, strict=True), strict=True)
-    ids = [tokenizer.encode(column) for tokenizer, column in of_side]
-    return [row for row, fit in zip(rows, _fits(ids, settings.data.max_length), strict=True) if fit]
-
-
-def _pieces(row: list[int], longest: int) -> Iterator[list[int]]:
-    """As few pieces as can be, of about one length."""
-    count = -(-len(row) // longest)
-    for i in range(count):
-        yield row[len(row) * i // count : len(row) * (i + 1) // count]
-
-
-def _made(made_of: str, make: Callable[[Path], None]) -> Path:
-    """The folder of the cache that holds what is made of `made_of`; it appears when it is whole."""
-    folder = datasets.cache().parent / "prepared" / sha256(made_of.encode()).hexdigest()[:24]
-    if not folder.is_dir():
-        partial_folder = folder.with_name(f".partial-{folder.name}-{os.getpid()}")
-        shutil.rmtree(partial_folder, ignore_errors=True)
-        partial_folder.mkdir(parents=True)
-        make(partial_folder)
-        try:
-            partial_folder.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was faster
-                raise
-            shutil.rmtree(partial_folder)
-    return folder
 
 
 def _prepare_task(settings: RunSettings) -> Prepared:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Ids = Sequence[int] | NDArray[Any]
+
 
 class Ragged:
     """Row i is flat[offsets[i]:offsets[i + 1]]."""
@@ -19,10 +21,10 @@ class Ragged:
         self.flat, self.offsets = flat, offsets
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int] | NDArray[Any]]) -> "Ragged":
+    def of(cls, rows: Sequence[Ids]) -> "Ragged":
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
-        flat = np.fromiter((x for row in rows for x in row), np.int32, int(offsets[-1]))
+        flat = np.concatenate([np.empty(0, np.int32), *rows], dtype=np.int32, casting="unsafe")
         return cls(flat, offsets)
 
     @classmethod

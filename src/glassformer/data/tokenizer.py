@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from io import BytesIO
+from itertools import chain, repeat
 from threading import Thread
 from typing import Literal
 
@@ -12,6 +13,9 @@ from glassformer.errors import DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 LONGEST = 4_192  # bytes of a text that sentencepiece learns from: longer ones it passes over
+COVERAGE = 0.9999  # of the characters have a subword, where bytes spell the others
+ALWAYS = "".join(map(chr, range(33, 127))) + "€£°–—"  # characters that have one in any case
+COPIES = 50  # of these among the sentences: sentencepiece fails if its sample lacks one of them
 Kind = Literal["bpe", "unigram"]
 
 
@@ -32,14 +36,21 @@ class Tokenizer:
         sample: int = 500_000,
         byte_fallback: bool = False,
         fold_case: bool = False,
+        identity: bool = False,
+        split_digits: bool = False,
+        tags: Sequence[str] = (),
     ) -> "Tokenizer":
         """Learn at most `vocab_size` subwords from at most `sample` of the sentences.
 
         A small text has fewer subwords than asked for; the vocabulary is then smaller.
-        `byte_fallback` spells characters never seen as bytes, at the price of 256 entries.
-        `fold_case` reads every text in small letters.
+        `byte_fallback` spells rare characters as bytes, at the price of 256 entries.
+        `fold_case` reads every text in small letters. `identity` leaves characters as they are,
+        where NFKC would turn ² into 2 and ½ into 1⁄2. `split_digits` makes every digit a subword.
+        `tags` are subwords that no text is ever split into: see `tag_id`.
         """
         written = BytesIO()
+        if byte_fallback:
+            sentences = chain(sentences, repeat(" ".join(ALWAYS), COPIES))
         failed: list[Exception] = []
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -50,9 +61,12 @@ class Tokenizer:
                 hard_vocab_limit=False,
                 input_sentence_size=sample,
                 shuffle_input_sentence=True,
-                character_coverage=1.0,
-                normalization_rule_name="nmt_nfkc_cf" if fold_case else "nmt_nfkc",
+                character_coverage=COVERAGE if byte_fallback else 1.0,
+                normalization_rule_name=_normalization(fold_case, identity),
                 byte_fallback=byte_fallback,
+                required_chars=ALWAYS if byte_fallback else "",
+                split_digits=split_digits,
+                control_symbols=list(tags),
                 pad_id=PAD,
                 unk_id=UNK,
                 bos_id=BOS,
@@ -71,6 +85,17 @@ class Tokenizer:
 
     def __len__(self) -> int:
         return self._pieces.get_piece_size()
+
+    def tag_id(self, tag: str) -> int:
+        """Return the id of a tag, for code to put in front of ids; no text is split into it."""
+        found: int = self._pieces.piece_to_id(tag)
+        if not self._pieces.is_control(found):
+            raise DataError(
+                f"The subwords have no tag {tag}.",
+                "Tags are reserved when the subwords are learned.",
+                "Learn them anew with data.directions = 'both'.",
+            )
+        return found
 
     def encode(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """Ids of each text, without the marks of beginning and end."""
@@ -107,6 +132,16 @@ class Tokenizer:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where in `text` each of its subwords stands, as characters from and to."""
         return self._pieces.encode(text, out_type="offset_mapping")["offsets"]
+
+
+def _normalization(fold_case: bool, identity: bool) -> str:
+    if identity and fold_case:
+        raise DataError(
+            "Characters are to be left as they are, and capitals to become small letters.",
+            "sentencepiece folds case together with NFKC only.",
+            "Set data.fold_case = false, or data.normalization = 'nfkc'.",
+        )
+    return "identity" if identity else "nmt_nfkc_cf" if fold_case else "nmt_nfkc"
 
 
 def _short(sentences: Iterable[str]) -> Iterator[str]:

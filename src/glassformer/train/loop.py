@@ -12,7 +12,6 @@ from pathlib import Path
 from signal import SIGTERM
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -26,8 +25,8 @@ from glassformer.checkpoint import (
     weights_of,
 )
 from glassformer.config import RunSettings
-from glassformer.data.batch import Batch, prefetch
-from glassformer.data.batching import TokenBatches
+from glassformer.data.batch import Batch, Examples, prefetch
+from glassformer.data.batching import TokenBatches, draw_seed
 from glassformer.data.prepare import Prepared
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
 from glassformer.model.build import build
@@ -90,6 +89,7 @@ def start(
             adopt_weights(model, before.weights, same_answers)
         if isinstance(model, TransformerClassifier) and model.votes is not None:
             notice(f"votes of n-grams of up to {settings.model.ngrams} words are being counted")
+            assert isinstance(data.train, Examples), "a mixture is not for classifiers"
             fit_votes(model.votes, data.train, data.tokenizers.get("joint"))
     if products := products_of(s.precision):
         shorten_products(model, products)
@@ -195,7 +195,7 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
                 return reason
             last = last_step(run)
             at.step += 1
-            rate = factor(s.schedule, at.step, s.warmup, last)
+            rate = factor(s.schedule, at.step, s.warmup, last, s.decay_share)
             seeds = (draw_seed(s.seed, at.step, world.rank + i * world.size) for i in count())
             try:
                 update = train_step(
@@ -251,12 +251,15 @@ def reading(run: Run) -> Iterator[list[Batch]]:
     """
     at = run.position
     while True:
-        for epoch, batch, batches in prefetch(updates(run)):
+        if at.batch == 0:  # else the epoch is finished first, or broken off below
+            at.final = at.final or is_time_for_final(run)
+        for batch, batches in prefetch(updates(run)):
             if is_time_for_final(run):
-                at.final, at.epoch, at.batch = True, at.epoch + 1, 0
+                at.final = True
                 break
-            at.epoch, at.batch = epoch, batch
+            at.batch = batch
             yield batches
+        at.epoch, at.batch, at.progress = at.epoch + 1, 0, min(1.0, at.step / last_step(run))
 
 
 def is_time_for_final(run: Run) -> bool:
@@ -266,37 +269,27 @@ def is_time_for_final(run: Run) -> bool:
     return run.position.step >= (1 - run.settings.data.final_share) * last_step(run)
 
 
-def updates(run: Run) -> Iterator[tuple[int, int, list[Batch]]]:
-    """From where the run stands: this process's batches of each update, and where it then stands.
+def updates(run: Run) -> Iterator[tuple[int, list[Batch]]]:
+    """From where the run stands to the end of the epoch: the number of the last batch of each
+    update, and this process's batches.
 
     An update takes `accumulate` batches from every process. What is left of an epoch and is too
-    little for one more comes in the next epoch, in another order.
+    little for one more is not read in this epoch.
     """
-    data, s, world = run.settings.data, run.settings.train, run.world
-    size = s.accumulate * world.size
-    first = run.position.batch
-    text = (run.data.final if run.position.final else None) or run.data.train
-    for epoch in count(run.position.epoch):
-        examples = text.drawn(draw_seed(s.seed, epoch))
-        batches = TokenBatches(examples.lengths, data.batch_tokens, s.seed).epoch(epoch)
-        if len(batches) < size:
-            raise TrainingError(
-                f"An epoch has {len(batches)} batches, one update takes {size}.",
-                "An update takes train.accumulate batches from every process.",
-                "Lower train.accumulate or data.batch_tokens, or start fewer processes.",
-            )
-        for end in range(first + size, len(batches) + 1, size):
-            mine = range(end - size + world.rank, end, world.size)
-            yield (
-                epoch,
-                end,
-                [examples.batch(batches[i], draw_seed(s.seed, epoch, i)) for i in mine],
-            )
-        first = 0
-
-
-def draw_seed(*numbers: int) -> int:
-    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+    data, s, world, at = run.settings.data, run.settings.train, run.world, run.position
+    size, epoch = s.accumulate * world.size, at.epoch
+    text = (run.data.final if at.final else None) or run.data.train
+    examples = text.epoch(s.seed, epoch, at.progress)
+    batches = TokenBatches(examples.lengths, data.batch_tokens, s.seed).epoch(epoch)
+    if len(batches) < size:
+        raise TrainingError(
+            f"An epoch has {len(batches)} batches, one update takes {size}.",
+            "An update takes train.accumulate batches from every process.",
+            "Lower train.accumulate or data.batch_tokens, or start fewer processes.",
+        )
+    for end in range(at.batch + size, len(batches) + 1, size):
+        mine = range(end - size + world.rank, end, world.size)
+        yield end, [examples.batch(batches[i], draw_seed(s.seed, epoch, i)) for i in mine]
 
 
 class Meter:
@@ -355,8 +348,9 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
     if world.leads:
         try:
             with signals.at_once() if world.size == 1 else nullcontext():
+                sets = {one.name: one.examples for one in run.data.valid_sets} or run.data.valid
                 scores = validate(
-                    run.settings.model, weights, run.data.valid, data.batch_tokens, evaluate,
+                    run.settings.model, weights, sets, data.batch_tokens, evaluate,
                     s.attention_entropy,
                 )  # fmt: skip
         except StopRequested:

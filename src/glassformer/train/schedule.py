@@ -29,6 +29,16 @@ def constant(step: int, warmup: int, total: int) -> float:
     return 1.0
 
 
+def trapezoid(step: int, warmup: int, total: int, decay_share: float = 0.2) -> float:
+    """The peak rate, then a straight line down to 0 over the last `decay_share` of the run.
+
+    A run can be continued at the peak rate from any checkpoint before its decay.
+    """
+    if step <= warmup:
+        return 1.0
+    return min(1.0, max(0.0, (total - step) / max(1.0, decay_share * total)))
+
+
 def _progress(step: int, warmup: int, total: int) -> float:
     return min(1.0, (step - warmup) / max(1, total - warmup))
 
@@ -38,14 +48,17 @@ SCHEDULES = {
     "cosine": cosine,
     "linear": linear,
     "constant": constant,
+    "trapezoid": trapezoid,
 }
-FALLING = ("cosine", "linear")  # that end with the last step, and so must know it
+FALLING = ("cosine", "linear", "trapezoid")  # that end with the last step, and so must know it
 
 
-def factor(name: str, step: int, warmup: int, total: int) -> float:
+def factor(name: str, step: int, warmup: int, total: int, decay_share: float = 0.2) -> float:
     """The factor of update number `step`, which counts from 1."""
     if step < warmup:
         return step / warmup
+    if name == "trapezoid":
+        return trapezoid(step, warmup, total, decay_share)
     return SCHEDULES[name](step, max(1, warmup), total)
 
 

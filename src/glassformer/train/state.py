@@ -24,6 +24,7 @@ class Position:
     step: int = 0
     epoch: int = 0
     batch: int = 0
+    progress: float = 0.0  # share of the run that was done when the epoch began
     seconds: float = 0.0
     labels: int = 0
     final: bool = False  # the text that the run ends with is being read

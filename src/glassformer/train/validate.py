@@ -1,8 +1,9 @@
 """How good the weights are that a checkpoint would hold."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import exp
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -26,14 +27,34 @@ Evaluate = Callable[[nn.Module], dict[str, float]]
 def validate(
     settings: ModelSettings,
     weights: dict[str, Tensor],
-    examples: Examples,
+    examples: Examples | Mapping[str, Examples],
     batch_tokens: int,
     evaluate: Evaluate | None,
     entropy: bool = False,
 ) -> dict[str, float]:
-    """Loss without smoothing, perplexity, accuracy with the true past given, and `evaluate`'s."""
+    """Loss without smoothing, perplexity, accuracy with the true past given, and `evaluate`'s.
+
+    Of several sets of examples the scores are the means, and each one's are beside them: `loss`
+    and `loss/news`.
+    """
     model: Any = build(settings).eval()
     set_weights(model, weights)
+    sets = {"": examples} if isinstance(examples, Examples) else examples
+    by_set = {name: score(model, one, batch_tokens) for name, one in sets.items()}
+    first = next(iter(by_set.values()))
+    scores = {metric: fmean(one[metric] for one in by_set.values()) for metric in first}
+    if len(sets) > 1:
+        scores |= {f"{m}/{name}": v for name, one in by_set.items() for m, v in one.items()}
+    scores["perplexity"] = exp(min(scores["loss"], 700.0))
+    if entropy:
+        first_set = next(iter(sets.values()))
+        batches = TokenBatches(first_set.lengths, batch_tokens).epoch(0, shuffle=False)
+        scores |= attention_entropy(model, first_set.batch(batches[len(batches) // 2]).inputs)
+    return scores | (evaluate(model) if evaluate is not None else {})
+
+
+def score(model: Any, examples: Examples, batch_tokens: int) -> dict[str, float]:
+    """Loss per label, and the accuracy in per cent."""
     batches = TokenBatches(examples.lengths, batch_tokens).epoch(0, shuffle=False)
     loss, labels = 0.0, 0
     right: Counter[str] = Counter()
@@ -43,11 +64,7 @@ def validate(
         asked = batch.labels[batch.labels != IGNORE]
         right.update({name: int((best == asked).sum()) for name, best in answers.items()})
         loss, labels = loss + total, labels + asked.numel()
-    scores = {"loss": loss / labels, **{name: 100 * n / labels for name, n in right.items()}}
-    scores["perplexity"] = exp(min(scores["loss"], 700.0))
-    if entropy:
-        scores |= attention_entropy(model, examples.batch(batches[len(batches) // 2]).inputs)
-    return scores | (evaluate(model) if evaluate is not None else {})
+    return {"loss": loss / labels, **{name: 100 * n / labels for name, n in right.items()}}
 
 
 def answer(model: Any, batch: Batch) -> tuple[float, dict[str, Int[Tensor, "N"]]]:

@@ -1,0 +1,95 @@
+"""Robustness: some training pairs are changed on both sides, so that such input is not a surprise.
+
+Only the pairs that are changed go back to text and are split anew; the others keep their ids. What
+becomes of a pair is drawn from its seed alone.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.config import NoiseSettings
+from glassformer.data.copying import copied_pair
+from glassformer.data.ragged import Ids
+from glassformer.data.tokenizer import Tokenizer
+
+Pair = tuple[str, str]
+_FINAL = re.compile(r"\s*[.!?;:,]+$")
+_SENTENCE = re.compile(r"[.!?][\"')\]]?$")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Changes the shares of the pairs that the settings name; languages are those of the sides."""
+
+    shares: NoiseSettings
+    tokenizers: Sequence[Tokenizer]  # of each side
+    languages: tuple[str, str]
+    max_length: int  # subwords: a pair that would be longer stays as it is
+
+    def __call__(
+        self, sides: list[list[Ids]], source_of: NDArray[np.int64], seed: int
+    ) -> list[list[Ids]]:
+        """Case, final punctuation and additions are drawn apart: a pair may have one of each."""
+        s, random = self.shares, np.random.default_rng(seed)
+        case, ending, addition = random.random((3, len(source_of)))
+        seeds = random.integers(2**63, size=len(source_of))
+        lower, upper = case < s.lower, case >= 1 - s.upper
+        bare = ending < s.unpunctuated
+        copied = addition >= 1 - s.copied
+        joined = (addition < s.joined) & (source_of == np.append(source_of[1:], -1))
+        chosen = np.flatnonzero(lower | upper | bare | copied | joined).tolist()
+        pairs: list[Pair] = []
+        for i in chosen:
+            pair = self._text(sides, i)
+            if joined[i]:
+                pair = join(pair, self._text(sides, i + 1))
+            if copied[i]:
+                pair = copied_pair(pair, self.languages, Random(int(seeds[i])))
+            if bare[i]:
+                pair = strip_final(pair)
+            if lower[i] or upper[i]:
+                pair = change_case(pair, upper=bool(upper[i]))
+            pairs.append(pair)
+        return self._replaced(sides, chosen, pairs)
+
+    def _text(self, sides: list[list[Ids]], row: int) -> Pair:
+        x, y = (t.decode(list(side[row])) for t, side in zip(self.tokenizers, sides, strict=True))
+        return x, y
+
+    def _replaced(
+        self, sides: list[list[Ids]], rows: list[int], pairs: list[Pair]
+    ) -> list[list[Ids]]:
+        changed = [list(side) for side in sides]
+        if not pairs:
+            return changed
+        by_side = zip(self.tokenizers, zip(*pairs, strict=True), strict=True)
+        new = [tokenizer.encode(texts) for tokenizer, texts in by_side]
+        for row, *ids in zip(rows, *new, strict=True):
+            if all(0 < len(one) <= self.max_length for one in ids):
+                for side, one in zip(changed, ids, strict=True):
+                    side[row] = one
+        return changed
+
+
+def join(pair: Pair, following: Pair) -> Pair:
+    """Two pairs of sentences as one pair; `pair` itself if one of the four is no sentence."""
+    if not all(_SENTENCE.search(text) for text in (*pair, *following)):
+        return pair
+    return f"{pair[0]} {following[0]}", f"{pair[1]} {following[1]}"
+
+
+def strip_final(pair: Pair) -> Pair:
+    """Remove the punctuation at the end of both sides, unless nothing else is there."""
+    x, y = (_FINAL.sub("", text) for text in pair)
+    return (x, y) if x and y else pair
+
+
+def change_case(pair: Pair, upper: bool) -> Pair:
+    """Both sides in capitals, or both in small letters."""
+    x, y = pair
+    return (x.upper(), y.upper()) if upper else (x.lower(), y.lower())
