@@ -1,48 +1,41 @@
-"""An engine in a process of its own.
+"""A contender in a process of its own, which measures its own time.
 
-Each library brings its own copy of OpenMP. In one process the threads of one slow the other down,
-to half its speed and less, even while it waits; in two they take turns fairly.
+Each library brings its own copy of OpenMP. In one process the idle threads of one slow the other
+down, to half its speed and less; in two they take turns fairly.
 """
 
+from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from pathlib import Path
-
-from glassformer.bench import engines
-from glassformer.bench.engines import Ids, Lengths
+from typing import Any
 
 
 class Alone:
-    """An `Engine`: what it is asked goes through a pipe, and the answer comes back."""
+    """`load(*arguments)` in a new process: a call is sent there, and its result comes back."""
 
-    def __init__(self, name: str, folder: Path, threads: int) -> None:
+    def __init__(self, load: Callable[..., Any], *arguments: Any) -> None:
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, name, folder, threads))
+        self._process = context.Process(target=_serve, args=(theirs, load, arguments))
         self._process.start()
         theirs.close()  # so that reading ends when the process does
         self._pipe.recv()  # it is loaded
 
-    def __call__(self, sources: Ids, beam: int, lengths: Lengths) -> Ids:
-        self._pipe.send((sources, beam, lengths))
-        said: Ids = self._pipe.recv()
-        return said
+    def __call__(self, *arguments: Any) -> Any:
+        self._pipe.send(arguments)
+        return self._pipe.recv()
 
     def close(self) -> None:
         self._pipe.close()
         self._process.join()
 
 
-def _serve(pipe: Connection, name: str, folder: Path, threads: int) -> None:
-    if engines.needs_torch(name):
-        import torch
-
-        torch.set_num_threads(threads)
-    engine = engines.load(name, folder, threads)
-    pipe.send("ready")
+def _serve(pipe: Connection, load: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    contender = load(*arguments)
+    pipe.send("loaded")
     while True:
         try:
-            asked = pipe.recv()
-        except EOFError:  # nobody will ask any more
+            call = pipe.recv()
+        except EOFError:  # the other side has closed
             return
-        pipe.send(engine(*asked))
+        pipe.send(contender(*call))

@@ -1,12 +1,12 @@
-"""`bench decode`: text made token by token, beside the engines that people deploy."""
+"""`bench decode`: the compiled engine beside CTranslate2 and Hugging Face on the same weights."""
 
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from glassformer import checkpoint, pretrained
@@ -20,215 +20,265 @@ from glassformer.bench.engines import (
     OURS,
     PAD,
     WITH_WORKERS,
-    Engine,
+    Contender,
     Ids,
-    Lengths,
 )
 from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.lively import lively
 from glassformer.bench.peak import TIMES, memory_of
 from glassformer.bench.race import (
+    PAUSE,
     Cell,
-    Turns,
+    Result,
+    Results,
     check_same_text,
-    goal_table,
+    fastest,
     race,
+    ratio_table,
     ratios_of,
-    speed_table,
     spread,
-    yes,
 )
-from glassformer.checkpoint import Checkpoint, as_arrays, weights_of
-from glassformer.config import RunSettings, preset
-from glassformer.data.corpus import TextFiles
+from glassformer.bench.roof import Machine, bandwidth, decoding_roof, peak, weights_of
+from glassformer.bench.sentences import sentence_pairs
+from glassformer.checkpoint import Checkpoint, as_arrays
+from glassformer.checkpoint import weights_of as torch_weights
+from glassformer.config import PRESETS, RunSettings, preset
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.bleu import bleu
-from glassformer.evaluate.examples import from_files
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
-from glassformer.quantize import dequantise_weights, is_quantised
+from glassformer.quantize import dequantise_weights
 
 MIB = 2**20
+BATCH_ROUNDS = 3  # rounds of batches for each round of single sentences, which take longer
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure; the defaults are the figures that the project publishes."""
+    """How much to measure; the defaults are those of the published figures."""
 
-    preset: str = "vaswani2017-base"
+    machine: Machine = field(default_factory=lambda: Machine(2))
+    rounds: int = 3
+    beam: int | None = None  # None: 4 with random weights, 5 with a trained model
+    limit: int = 512  # sentences of a trained model
+    batches: tuple[int, ...] = (1, 32)
+    pause: float = PAUSE
+    # Of random weights:
     vocabulary: int = 16_000
     sentences: int = 64
     source_length: int = 20
     length: int = 24
-    cells: tuple[Cell, ...] = (Cell(1, 1), Cell(1, 4), Cell(32, 1), Cell(32, 4))
-    rounds: int = 3
-    quick_rounds: int = 5  # for each round of single sentences: batches take a fraction of its time
-    slow_sentences: int = 8  # of Hugging Face's `generate`, which would take most of the time
+    slow_sentences: int = 8  # of Hugging Face, which would take most of the time
 
-    @classmethod
-    def quick(cls) -> "Plan":
-        """The same measurements in seconds: for tests, not for figures."""
-        return cls("tiny", 200, 4, 5, 6, (Cell(1, 1), Cell(4, 2)), 1, 1, 2)
+    def quick(self) -> "Plan":
+        """Return the same measurements in seconds: for tests, not for figures."""
+        machine = self.machine._replace(seconds=0.01)
+        sizes = {"vocabulary": 200, "sentences": 4, "source_length": 5, "length": 6}
+        return replace(
+            self, machine=machine, rounds=1, limit=4, batches=(1, 4), pause=0.0, slow_sentences=2,
+            **sizes,
+        )  # fmt: skip
 
-    @classmethod
-    def trained(cls, rounds: int) -> "Plan":
-        """For real sentences, of which there are more, and with a beam that one translates with."""
-        cells = (Cell(1, 1), Cell(1, 5), Cell(32, 1), Cell(32, 5))
-        return cls(cells=cells, rounds=rounds, slow_sentences=64)
+    def rounds_of(self, batch: int) -> int:
+        return self.rounds * (1 if batch == 1 else BATCH_ROUNDS)
 
-    def rounds_of(self, cell: Cell) -> int:
-        return self.rounds * (1 if cell.batch == 1 else self.quick_rounds)
+
+@dataclass(frozen=True)
+class Task:
+    """One model and its sentences; sources are in the order of their lengths."""
+
+    name: str
+    about: str
+    saved: Checkpoint
+    sources: Ids
+    longest: int  # tokens of an output
+    beam: int
+    references: list[str] | None = None
 
     @property
-    def steps(self) -> int:
-        return sum(map(self.steps_of, (*OURS, *CTRANSLATE2, *WITH_WORKERS, MARIAN)))
+    def contenders(self) -> list[str]:
+        return engines.able(self.saved)
 
-    def steps_of(self, name: str) -> int:
-        """Turns of a contender, and a measurement of its memory."""
-        cells = [cell for cell in self.cells if engines.takes_part(name, cell.batch)]
-        return sum(self.rounds_of(cell) + 1 for cell in cells) + (name not in WITH_WORKERS)
+    def cells(self, plan: Plan) -> list[Cell]:
+        return [Cell(batch, beam) for batch in plan.batches for beam in (1, self.beam)]
 
-
-class Measured(NamedTuple):
-    races: dict[Cell, Turns]
-    memory: Table
-    contenders: list[str]
-
-
-def bench_decode(plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
-    """Untrained weights; every answer has exactly `plan.length` tokens, from every contender."""
-    saved = random_checkpoint(plan)
-    words = torch.randint(4, plan.vocabulary, (plan.sentences, plan.source_length))
-    sources = [[*source, EOS] for source in words.tolist()]
-    done = measure(saved, sources, Lengths(plan.length, plan.length), plan, tick)
-    title = (
-        f"Decoding: {plan.preset}, vocabulary {plan.vocabulary:,}, {plan.sentences} sentences of "
-        f"{plan.source_length} tokens, {plan.length} out, {torch.get_num_threads()} threads"
-    )
-    tables = [speed_table(title, done.races), goal_table(done.races), done.memory]
-    told = [*notes(plan, done), "The weights are random, and say many things."]
-    return Report(command, tables, ratios_of(done.races), told)
+    def steps(self, plan: Plan) -> int:
+        """Return the number of turns and of measurements of memory."""
+        names = self.contenders
+        turns = [
+            plan.rounds_of(cell.batch) + 1
+            for cell in self.cells(plan)
+            for name in names
+            if engines.takes_part(name, cell.batch)
+        ]
+        return sum(turns) + sum(name not in WITH_WORKERS for name in names)
 
 
-def random_checkpoint(plan: Plan) -> Checkpoint:
+def task_of(
+    name: str, plan: Plan, source: Path | None = None, reference: Path | None = None
+) -> Task:
+    """Return the task of a preset, which gets random weights, or of a trained translator."""
+    if name in PRESETS:
+        return random_task(name, plan)
+    return trained_task(name, plan, source, reference)
+
+
+def random_task(name: str, plan: Plan) -> Task:
+    """Random weights that never produce the end mark: every output has `plan.length` tokens."""
     torch.manual_seed(0)
-    shape = preset(plan.preset, vocab_size=plan.vocabulary, residual="post-norm")
+    shape = preset(name, vocab_size=plan.vocabulary, residual="post-norm")
     model = build(shape).eval()
     assert isinstance(model, Transformer), "the presets that are measured are translators"
-    weights = as_arrays(weights_of(lively(model, unsayable=[PAD, BOS])))
-    return Checkpoint(RunSettings(model=shape), weights)
+    weights = as_arrays(torch_weights(lively(model, unsayable=[PAD, BOS, EOS])))
+    ids = np.random.default_rng(0).integers(
+        4, plan.vocabulary, (plan.sentences, plan.source_length)
+    )
+    about = (
+        f"random weights, vocabulary {plan.vocabulary:,}, {plan.sentences} sentences of "
+        f"{plan.source_length} tokens, outputs of {plan.length}"
+    )
+    saved = Checkpoint(RunSettings(model=shape), weights)
+    sources = [[*row, EOS] for row in ids.tolist()]
+    return Task(name, about, saved, sources, plan.length, plan.beam or 4)
 
 
-def bench_trained(
-    run: Path,
-    text: TextFiles,
-    plan: Plan,
-    command: str,
-    tick: Tick = lambda: None,
-    limit: int | None = None,
-) -> Report:
-    """A trained model on real sentences: each answer ends where the model ends it."""
-    saved = trained_checkpoint(run)
-    joint = saved.tokenizers.get("joint")
-    reads, says = (joint or saved.tokenizers[side] for side in ("source", "target"))
-    rows = from_files(text, limit).rows
-    pairs = zip(reads.encode([source for source, _ in rows]), rows, strict=True)
-    ordered = sorted(pairs, key=lambda pair: len(pair[0]))  # like lengths share a batch
-    sources = [[*ids, EOS] for ids, _ in ordered]
-    references = [reference for _, (_, reference) in ordered]
-    done = measure(saved, sources, Lengths(0, len(sources[-1]) + 50), plan, tick)
-    title = f"Decoding: {run.name}, {len(rows):,} sentences, {torch.get_num_threads()} threads"
-    table = speed_table(title, done.races)
-    table.columns.append("BLEU")
-    turns = [turn for cell in done.races.values() for turn in cell.values()]
-    for row, turn in zip(table.rows, turns, strict=True):
-        all_said = len(turn.said) == len(references)
-        row.append(
-            f"{bleu(list(map(says.decode, turn.said)), references):.2f}" if all_said else "–"
+def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | None) -> Task:
+    """Real sentences; each output ends where the model ends it."""
+    saved = checkpoint.read(checkpoint.find(pretrained.resolve(name)))
+    if saved.settings.model.kind != "translator" or not saved.tokenizers:
+        raise CheckpointError(
+            f"{name} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",
+            "Decoding is measured with translators of text.",
+            "Name the run of a translator, or a preset.",
         )
-    told = [*notes(plan, done), "BLEU is sacreBLEU's, cased and detokenised."]
-    return Report(
-        command, [table, goal_table(done.races), done.memory], ratios_of(done.races), told
+    found = sentence_pairs(source, reference, plan.limit)
+    tokenizer = saved.tokenizers.get("joint") or saved.tokenizers["source"]
+    encoded = [ids[: saved.settings.data.max_length] for ids in tokenizer.encode(found.sources)]
+    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+    sources = [[*encoded[i], EOS] for i in order]
+    references = [found.references[i] for i in order] if found.references else None
+    fp32 = replace(saved, weights=dequantise_weights(saved.weights))
+    about = f"{len(sources):,} sentences of {found.name}"
+    return Task(
+        Path(name).name, about, fp32, sources, len(sources[-1]) + 50, plan.beam or 5, references
     )
 
 
-def trained_checkpoint(run: Path) -> Checkpoint:
-    saved = checkpoint.read(checkpoint.find(pretrained.resolve(run)))
-    if saved.settings.model.kind != "translator" or not saved.tokenizers:
-        raise CheckpointError(
-            f"{run} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",
-            "Decoding is measured with translators of text.",
-            "Name the run of a translator.",
+def bench_decode(tasks: list[Task], plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
+    """Measure every contender in every cell of every task."""
+    tables: list[Table] = []
+    ratios: dict[str, float] = {}
+    names = {name for task in tasks for name in task.contenders}
+    for task in tasks:
+        races, memory = measure(task, plan, tick)
+        tables += [
+            speed_table(task, races, plan.machine),
+            ratio_table(f"{task.name}: how many times as fast", races),
+            memory,
+        ]
+        for cell, results in races.items():
+            for ratio, value in ratios_of(results).items():
+                ratios[f"{task.name}, {cell}: {ratio}"] = value
+    tables.append(machine_table(tasks, plan.machine))
+    notes = [
+        "Contenders hold the same weights and take turns, each in a process of its own; the best "
+        "round counts. In fp32 all give the same greedy output (checked).",
+        "Encoder included; loading and tokenisation left out. Beams rank by probability alone.",
+        f"CTranslate2 {version('ctranslate2')}: a batch on all threads, or in parts with a worker "
+        "for each thread.",
+        "The roof is what the machine's memory and arithmetic allow for this work; m: memory is "
+        "the limit of decoding, a: arithmetic.",
+    ]
+    if MARIAN in names:
+        notes.append(
+            f"Hugging Face: transformers {version('transformers')}, Marian, SDPA, on about "
+            f"{plan.slow_sentences} of the sentences. It has the paper's architecture only."
         )
-    weights = dequantise_weights(saved.weights) if is_quantised(saved.weights) else saved.weights
-    return replace(saved, weights=weights)
+    return Report(command, tables, ratios, notes, plan.machine.threads)
 
 
-def measure(saved: Checkpoint, sources: Ids, lengths: Lengths, plan: Plan, tick: Tick) -> Measured:
-    """All contenders in all cells; sources come in the order of their lengths."""
-    names, threads = engines.able(saved), torch.get_num_threads()
-    for _ in range(plan.steps - sum(map(plan.steps_of, names))):
-        tick()  # whoever cannot hold the model has nothing to do
-    with TemporaryDirectory() as name, ExitStack() as stack:
-        folder = Path(name)
-        engines.write(saved, names, folder, max(lengths.longest, len(sources[-1])) + 1)
-        contenders: dict[str, Engine] = {
-            name: stack.enter_context(closing(Alone(name, folder, threads))) for name in names
+def measure(task: Task, plan: Plan, tick: Tick) -> tuple[dict[Cell, Results], Table]:
+    """Return the results of each cell, and the table of memory."""
+    names, threads = task.contenders, plan.machine.threads
+    with TemporaryDirectory() as place, ExitStack() as stack:
+        folder = Path(place)
+        engines.write(task.saved, names, folder, max(task.longest, len(task.sources[-1])))
+        contenders: dict[str, Contender] = {
+            name: stack.enter_context(closing(Alone(engines.load, name, folder, threads)))
+            for name in names
         }
-        check_same_text(saved, contenders, spread(sources, plan.slow_sentences), lengths)
+        some = spread(task.sources, plan.slow_sentences)
+        check_same_text(task.saved, contenders, some, task.longest)
         races = {
             cell: race(
-                contenders,
-                sources,
-                cell,
-                lengths,
-                plan.rounds_of(cell),
-                plan.slow_sentences,
-                tick,
+                contenders, task.sources, cell, task.longest, plan.rounds_of(cell.batch),
+                plan.slow_sentences, tick, plan.pause,
             )
-            for cell in plan.cells
-        }
-        alone = [name for name in names if name not in WITH_WORKERS]
-        memory = memory_table(alone, folder, sources, plan.cells[-1], lengths, tick)
-    return Measured(races, memory, names)
+            for cell in task.cells(plan)
+        }  # fmt: skip
+        memory = memory_table(task, plan, folder, tick)
+    return races, memory
 
 
-def memory_table(
-    names: list[str], folder: Path, sources: Ids, cell: Cell, lengths: Lengths, tick: Tick
-) -> Table:
-    """Ours may take what CTranslate2 takes at the same precision, and its interpreter's own."""
-    taken = {}
-    for name in names:
-        batch, threads = sources[-cell.batch :], torch.get_num_threads()
-        taken[name] = memory_of(name, folder, threads, batch, cell.beam, lengths)
-        tick()
-    limits = {
-        ours: taken[theirs].peak + taken[ours].interpreter
-        for ours, theirs in zip(OURS, CTRANSLATE2, strict=True)
-    }
+def speed_table(task: Task, races: dict[Cell, Results], machine: Machine) -> Table:
+    columns = ["cell", "contender", "tokens/s", "ours ÷ it", "roof", "limit", "% of roof"]
     rows: list[Row] = []
-    for name, memory in taken.items():
-        row: Row = [name, *(round(n / MIB) for n in (*memory, memory.own))]
-        if limit := limits.get(name):
-            row += [f"< {limit / MIB:.0f}", yes(memory.peak < limit)]
-        rows.append(row if limit else [*row, "–", "–"])
-    columns = ["contender", "interpreter", "loaded", "peak", "peak − interpreter", "goal", "met"]
-    title = f"Memory in MiB: {cell}, decoded {TIMES} times, each in a process of its own"
-    return Table(title, columns, rows)
+    for cell, results in races.items():
+        ours = fastest(results, OURS)
+        for name, result in results.items():
+            roof = decoding_roof(
+                task.saved.settings.model, result.batches, result.outputs, cell.beam, task.longest,
+                engines.is_int8(name), machine,
+            )  # fmt: skip
+            rows.append([str(cell), name, round(result.speed), ours / result.speed])
+            rows[-1] += [round(result.tokens / roof.seconds), roof.limit[0]]
+            rows[-1].append(round(100 * roof.seconds / result.seconds))
+            if task.references:
+                rows[-1].append(_bleu(task, result))
+    title = f"{task.name}: {task.about}, {machine.threads} threads"
+    return Table(title, [*columns, "BLEU"] if task.references else columns, rows)
 
 
-def notes(plan: Plan, done: Measured) -> list[str]:
-    marian = "Hugging Face is left out: its Marian has no such architecture."
-    if MARIAN in done.contenders:
-        marian = (
-            f"Hugging Face (transformers {version('transformers')}, Marian, SDPA) is asked for "
-            f"about {plan.slow_sentences} of the sentences: speed is counted per token."
-        )
-    return [
-        "Each contender runs in a process of its own, in turns with the others.",
-        "All contenders hold the same weights; those in fp32 say the same, greedily (checked).",
-        "Loading and tokenisation are left out; beams rank by probability alone.",
-        f"CTranslate2 {version('ctranslate2')} with the library of its own choice; a batch on all "
-        "threads, and parts of it on one thread each (workers), which ours does with large ones.",
-        marian,
+def _bleu(task: Task, result: Result) -> str:
+    assert task.references is not None
+    if len(result.outputs) < len(task.references):
+        return "–"  # decoded a part only
+    tokenizer = task.saved.tokenizers.get("joint") or task.saved.tokenizers["target"]
+    return f"{bleu([tokenizer.decode(ids) for ids in result.outputs], task.references):.2f}"
+
+
+def memory_table(task: Task, plan: Plan, folder: Path, tick: Tick) -> Table:
+    """Tabulate the peak memory of whole processes; the largest batch, the widest beam."""
+    cell, rows = task.cells(plan)[-1], list[Row]()
+    batch, peaks = task.sources[-cell.batch :], dict[str, int]()
+    for name in task.contenders:
+        if name not in WITH_WORKERS:
+            threads = plan.machine.threads
+            memory = memory_of(name, folder, threads, batch, cell.beam, task.longest)
+            peaks[name] = memory.peak
+            rows.append([name, *(round(n / MIB) for n in memory)])
+            tick()
+    peers = dict(zip(OURS, CTRANSLATE2, strict=True))
+    for row in rows:
+        peer = peers.get(str(row[0]))
+        row.append(f"{peaks[str(row[0])] / peaks[peer]:.2f}" if peer else "–")
+    title = f"{task.name}: memory of a process in MiB, {cell}, {TIMES} times"
+    return Table(title, ["contender", "libraries", "loaded", "peak", "÷ CTranslate2"], rows)
+
+
+def machine_table(tasks: list[Task], machine: Machine) -> Table:
+    """Tabulate the measured limits of the machine that roofs are made of."""
+    rows: list[Row] = [
+        [f"multiply-adds in {kind}, 10⁹/s", f"{peak(int8, machine) / 1e9:.0f}"]
+        for kind, int8 in (("INT8", True), ("fp32", False))
     ]
+    for task in tasks:
+        _, step = weights_of(task.saved.settings.model)
+        for kind, n_bytes in (("INT8", step), ("fp32", 4 * step)):
+            rows.append(
+                [
+                    f"memory, {n_bytes / MIB:,.1f} MiB of {task.name} {kind}, GB/s",
+                    f"{bandwidth(n_bytes, machine) / 1e9:.0f}",
+                ]
+            )
+    return Table(f"The machine, {machine.threads} threads", ["limit", "measured"], rows)

@@ -1,63 +1,83 @@
-"""The contenders of `bench decode`: one model written for each of them, each loaded from its files.
+"""The contenders of `bench decode`: each is loaded from files that hold the same weights.
 
-Ids in, ids out. What an engine needs is imported when it is loaded: a process that measures the
-memory of one must not hold the libraries of the others.
+Token ids in, token ids out. What a contender needs is imported when it is loaded: a process that
+measures the memory of one must not hold the libraries of the others.
 """
 
 from collections.abc import Callable
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glassformer.checkpoint import Checkpoint
-    from glassformer.model.transformer import Transformer
 
 Ids = list[list[int]]
+# (batches of sources, beam size, longest output) -> (seconds, output ids of all sources)
+Contender = Callable[[list[Ids], int, int], tuple[float, Ids]]
 PAD, UNK, BOS, EOS = range(4)  # as in data/tokenizer.py, which imports more than CTranslate2 needs
-
-
-class Lengths(NamedTuple):
-    """The fewest and the most tokens of an answer."""
-
-    shortest: int
-    longest: int
-
-
-Engine = Callable[[Ids, int, Lengths], Ids]  # sources, beam size, lengths -> what is said
 
 FP32, INT8 = "glassformer fp32", "glassformer int8"
 THEIR_FP32, THEIR_INT8 = "CTranslate2 fp32", "CTranslate2 int8"
 MARIAN = "Hugging Face fp32"
-OURS, CTRANSLATE2 = (FP32, INT8), (THEIR_FP32, THEIR_INT8)
-# The same, and every thread translates a part of a batch by itself, as ours do with large ones.
-WORKERS = ", workers"
+WORKERS = ", workers"  # a batch in as many parts as there are threads, a worker for each part
+OURS, CTRANSLATE2 = (INT8, FP32), (THEIR_INT8, THEIR_FP32)
 WITH_WORKERS = tuple(name + WORKERS for name in CTRANSLATE2)
 PRECISE = (FP32, THEIR_FP32, MARIAN)
 
 
-def load(name: str, folder: Path, threads: int) -> Engine:
-    """The engine of this name, with what `write` left for it in `folder`."""
-    if name in OURS:
-        return _glassformer(folder / name, threads)
-    if name in CTRANSLATE2:
-        return _ctranslate2(folder / name, threads, workers=1)
-    if name in WITH_WORKERS:
-        return _ctranslate2(folder / name.removesuffix(WORKERS), threads, workers=threads)
-    return _marian(folder / name)
+def is_int8(name: str) -> bool:
+    return "int8" in name
 
 
 def takes_part(name: str, batch: int) -> bool:
-    """A sentence has no parts for workers."""
+    """Return whether a contender runs with this batch size: one sentence has no parts."""
     return name not in WITH_WORKERS or batch > 1
 
 
-def needs_torch(name: str) -> bool:
-    return name == MARIAN
+def able(saved: "Checkpoint") -> list[str]:
+    """Return the contenders that can hold this model; Marian has the paper's architecture only."""
+    from glassformer.errors import InputError
+    from glassformer.interop import marian
+
+    names = [*OURS, *CTRANSLATE2, *WITH_WORKERS]
+    try:
+        marian.check(torch_translator(saved))
+    except InputError:
+        return names
+    return [*names, MARIAN]
 
 
-def libraries(name: str) -> None:
-    """Import what stands under an engine: what an interpreter that does nothing with it takes."""
+def torch_translator(saved: "Checkpoint") -> Any:
+    from glassformer.pipeline.torch_models import torch_model
+
+    return torch_model(saved)
+
+
+def write(saved: "Checkpoint", names: list[str], folder: Path, longest: int) -> None:
+    """Write the same fp32 weights for every contender, quantised by each in its own way."""
+    from glassformer import checkpoint
+    from glassformer.checkpoint import Checkpoint
+    from glassformer.interop.ctranslate2 import to_ctranslate2
+    from glassformer.interop.marian import to_marian
+    from glassformer.quantize import quantise_weights
+
+    model = torch_translator(saved)
+    checkpoint.write(Checkpoint(saved.settings, saved.weights), folder / FP32)
+    checkpoint.write(Checkpoint(saved.settings, quantise_weights(saved.weights)), folder / INT8)
+    # CTranslate2 knows ids by name; a number is as good a name as any.
+    sides = (model.encoder, model.decoder)
+    source, target = ([str(i) for i in range(side.embedding.weight.size(0))] for side in sides)
+    for name in CTRANSLATE2:
+        to_ctranslate2(model, folder / name, source, target, longest + 1, is_int8(name))
+    if MARIAN in names:
+        _quiet_transformers()
+        to_marian(model, longest + 1).save_pretrained(folder / MARIAN)
+
+
+def import_libraries(name: str) -> None:
+    """Import what a contender is built on."""
     if name in OURS:
         import numba  # noqa: F401
     elif name == MARIAN:
@@ -66,122 +86,93 @@ def libraries(name: str) -> None:
         import ctranslate2  # noqa: F401
 
 
-def able(saved: "Checkpoint") -> list[str]:
-    """Who can hold this model: Marian is the paper's architecture and nothing else."""
-    from glassformer.errors import InputError
-    from glassformer.interop import marian
-
-    try:
-        marian.check(model_of(saved))
-    except InputError:
-        return [*OURS, *CTRANSLATE2, *WITH_WORKERS]
-    return [*OURS, *CTRANSLATE2, *WITH_WORKERS, MARIAN]
-
-
-def write(saved: "Checkpoint", names: list[str], folder: Path, max_length: int) -> None:
-    """The same weights for every engine."""
-    from glassformer import checkpoint
-    from glassformer.checkpoint import Checkpoint
-    from glassformer.interop.ctranslate2 import to_ctranslate2
-    from glassformer.interop.marian import to_marian
-    from glassformer.quantize import quantise_weights
-
-    model = model_of(saved)
-    checkpoint.write(Checkpoint(saved.settings, saved.weights), folder / FP32)
-    quantised = quantise_weights(saved.weights)
-    checkpoint.write(Checkpoint(saved.settings, quantised), folder / INT8)
-    source, target = (_names(s.embedding.weight.size(0)) for s in (model.encoder, model.decoder))
-    for name in CTRANSLATE2:
-        to_ctranslate2(model, folder / name, source, target, max_length, name == THEIR_INT8)
-    if MARIAN in names:
-        _quiet_transformers()
-        to_marian(model, max_length).save_pretrained(folder / MARIAN)
+def load(name: str, folder: Path, threads: int) -> Contender:
+    """Load a contender from what `write` left for it in `folder`."""
+    if name in OURS:
+        return _glassformer(folder / name, threads)
+    if name in CTRANSLATE2:
+        return _ctranslate2(folder / name, threads, workers=1)
+    if name in WITH_WORKERS:
+        return _ctranslate2(folder / name.removesuffix(WORKERS), threads, workers=threads)
+    return _marian(folder / name, threads)
 
 
-def model_of(saved: "Checkpoint") -> "Transformer":
-    """The model as it is trained, in the plain layout that is written from."""
-    from glassformer.checkpoint import set_weights
-    from glassformer.model.build import build
-    from glassformer.model.transformer import Transformer
-
-    model = build(saved.settings.model).eval()
-    assert isinstance(model, Transformer), "a translator"
-    set_weights(model, saved.weights)
-    return model
-
-
-def _names(n: int) -> list[str]:
-    """CTranslate2 speaks of ids by name; a number is as good a name as any."""
-    return list(map(str, range(n)))
-
-
-def _glassformer(folder: Path, threads: int) -> Engine:
+def _glassformer(folder: Path, threads: int) -> Contender:
     from glassformer import checkpoint
     from glassformer.decode.search import SearchOptions, search
     from glassformer.pipeline import inference_model
 
     model: Any = inference_model(checkpoint.read(folder), threads=threads)
 
-    def decode(sources: Ids, beam: int, lengths: Lengths) -> Ids:
-        options = SearchOptions(
-            beam_size=beam,
-            length_penalty=0.0,
-            min_length=lengths.shortest,
-            max_length=lengths.longest,
-        )
-        return [best.ids for best, *_ in search(model, sources, BOS, EOS, options)]
+    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
+        options = SearchOptions(beam_size=beam, length_penalty=0.0, max_length=longest)
+        begin = perf_counter()
+        found = [search(model, batch, BOS, EOS, options) for batch in batches]
+        seconds = perf_counter() - begin
+        return seconds, [best.ids for batch in found for best, *_ in batch]
 
     return decode
 
 
-def _ctranslate2(folder: Path, threads: int, workers: int) -> Engine:
+def _ctranslate2(folder: Path, threads: int, workers: int) -> Contender:
     import ctranslate2
 
-    kind = "int8" if folder.name == THEIR_INT8 else "float32"
-    engine = ctranslate2.Translator(
+    translator = ctranslate2.Translator(
         str(folder),
-        compute_type=kind,
+        compute_type="int8" if is_int8(folder.name) else "float32",
         inter_threads=workers,
         intra_threads=threads // workers,
     )
 
-    def decode(sources: Ids, beam: int, lengths: Lengths) -> Ids:
-        results = engine.translate_batch(
-            [list(map(str, source)) for source in sources],
-            max_batch_size=ceil(len(sources) / workers),
-            beam_size=beam,
-            length_penalty=0,
-            min_decoding_length=lengths.shortest,
-            max_decoding_length=lengths.longest,
-        )
-        return [list(map(int, result.hypotheses[0])) for result in results]
+    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
+        named = [[list(map(str, source)) for source in batch] for batch in batches]
+        begin = perf_counter()
+        found = [
+            translator.translate_batch(
+                batch,
+                max_batch_size=ceil(len(batch) / workers),
+                beam_size=beam,
+                length_penalty=0,
+                max_decoding_length=longest,
+            )
+            for batch in named
+        ]
+        seconds = perf_counter() - begin
+        return seconds, [list(map(int, one.hypotheses[0])) for batch in found for one in batch]
 
     return decode
 
 
-def _marian(folder: Path) -> Engine:
+def _marian(folder: Path, threads: int) -> Contender:
+    import torch
     from transformers import MarianMTModel
 
     from glassformer.data.batch import pad
     from glassformer.interop.marian import set_positions
 
+    torch.set_num_threads(threads)
     _quiet_transformers()
     model = MarianMTModel.from_pretrained(folder, attn_implementation="sdpa").eval()
     set_positions(model)
 
-    def decode(sources: Ids, beam: int, lengths: Lengths) -> Ids:
-        ids = pad(sources)
+    def generate(batch: Ids, beam: int, longest: int) -> Any:
+        ids = pad(batch)
         penalty: dict[str, Any] = {"length_penalty": 0.0} if beam > 1 else {}
-        rows = model.generate(
+        return model.generate(
             input_ids=ids,
             attention_mask=(ids != PAD).long(),
             num_beams=beam,
             do_sample=False,
-            min_new_tokens=lengths.shortest,
-            max_new_tokens=lengths.longest,
+            max_new_tokens=longest,
             **penalty,
-        ).tolist()
-        return [row[1 : row.index(EOS) if EOS in row else None] for row in rows]
+        )
+
+    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
+        begin = perf_counter()
+        found = [generate(batch, beam, longest) for batch in batches]
+        seconds = perf_counter() - begin
+        rows = [row for batch in found for row in batch.tolist()]
+        return seconds, [row[1 : row.index(EOS) if EOS in row else None] for row in rows]
 
     return decode
 

@@ -1,31 +1,31 @@
-"""How contenders are measured, and what is reported of them.
+"""How contenders are measured, and what a bench reports.
 
-Machines are shared and noisy, so contenders take turns within each round, the best round of each
-counts, and what is reported is a ratio.
+Machines are shared and noisy: contenders take turns within each round, the best round of each
+counts, and the result is a ratio.
 """
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from time import perf_counter
 
 from glassformer.machine import machine
-from glassformer.measure import Run
 from glassformer.output import save_text
 
-Tick = Callable[[], None]
+Tick = Callable[[], None]  # called after each step of a measurement
+Run = Callable[[], object]
 Row = list[str | int | float]
 
 
 def interleave(contenders: dict[str, Run], rounds: int, tick: Tick) -> dict[str, float]:
-    """Seconds of each contender's best round; one more round before them warms up."""
+    """Return the seconds of each contender's best round, after a round that warms up."""
     best = dict.fromkeys(contenders, float("inf"))
     for number in range(rounds + 1):
         for name, run in contenders.items():
-            start = time.perf_counter()
+            start = perf_counter()
             run()
-            seconds = time.perf_counter() - start
+            seconds = perf_counter() - start
             if number > 0:
                 best[name] = min(best[name], seconds)
             tick()
@@ -41,17 +41,20 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """Tables, the ratios against the best peer, and what one needs to judge them."""
+    """Tables, ratios to the best peer where there are peers, and notes on how to read them."""
 
     command: str
     tables: list[Table]
-    ratios: dict[str, float]
+    ratios: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    threads: int | None = None
 
     @property
-    def worst_ratio(self) -> float:
-        return min(self.ratios.values())
+    def worst_ratio(self) -> float | None:
+        return min(self.ratios.values(), default=None)
 
     def save(self, path: Path) -> None:
-        content = {"worst_ratio": self.worst_ratio, **asdict(self), "machine": machine()}
+        content = asdict(self) | {"machine": machine(self.threads)}
+        del content["threads"]
+        content = {"worst_ratio": self.worst_ratio, **content} if self.ratios else content
         save_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

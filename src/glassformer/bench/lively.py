@@ -1,8 +1,7 @@
-"""Untrained weights that say many things.
+"""Untrained weights whose outputs vary.
 
-A freshly initialised model repeats one token for ever, whatever it is asked: no beam is reordered,
-and engines that compute different things may still say the same. Speed should be measured, and
-engines be compared, on text that varies.
+A freshly initialised model repeats one token whatever its source is: no beam is reordered, and
+engines that compute different things may still agree. Speed is measured on outputs that vary.
 """
 
 from typing import Any
@@ -13,31 +12,31 @@ from torch import nn
 from glassformer.model.norm import LayerNorm
 from glassformer.model.transformer import Transformer
 
-LOUDER, FAINTER = 4.0, 0.3
-NEVER = -20.0  # as a logit
+EMBEDDING_FACTOR = 4.0  # tokens count for more than their positions
+CROSS_ATTENTION_FACTOR = 0.3  # the source counts for less than the output so far
+BANNED_LOGIT = -20.0
 
 
 @torch.no_grad()
 def lively(model: Transformer, unsayable: list[int]) -> Transformer:
-    """Change the weights of a translator with layer norms so that its answers vary.
+    """Change the weights of a translator with layer norms so that its outputs vary.
 
-    Tokens count for more than their positions, the source for less than what was said already;
-    what all features have in common is taken off, and with it the reason to repeat a token. Our
-    search never says the marks of padding and beginning, others may: they are made `unsayable`.
+    The mean of the features is subtracted, since it favours the same token everywhere. Tokens in
+    `unsayable` get a low logit: our search bans padding and the begin mark, others do not.
     """
     for weight in {model.encoder.embedding.weight, model.decoder.embedding.weight}:
-        weight.mul_(LOUDER)
+        weight.mul_(EMBEDDING_FACTOR)
     layers: Any = model.decoder.layers
     for layer in layers:
-        layer.cross_attention.output.weight.mul_(FAINTER)
-    norm, (n_words, width) = _last_norm(model), model.output.weight.shape
-    norm.gain.copy_(torch.randint(0, 2, (width,)) * 2 - 1)  # a tied output echoes its input else
+        layer.cross_attention.output.weight.mul_(CROSS_ATTENTION_FACTOR)
+    norm, (vocab_size, width) = _last_norm(model), model.output.weight.shape
+    norm.gain.copy_(torch.randint(0, 2, (width,)) * 2 - 1)  # else a tied output repeats its input
     norm.bias.zero_()
-    source, target = torch.randint(4, n_words, (2, 32, 24))
+    source, target = torch.randint(4, vocab_size, (2, 32, 24))
     norm.bias.copy_(-model.features(source, target).mean((0, 1)))
     norm.gain[0], norm.bias[0] = 0.0, 1.0  # a feature that is always 1: its weights are a bias
     model.output.weight[:, 0] = 0.0
-    model.output.weight[unsayable, 0] = NEVER
+    model.output.weight[unsayable, 0] = BANNED_LOGIT
     return model
 
 

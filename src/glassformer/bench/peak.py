@@ -1,10 +1,9 @@
-"""The most memory that one engine takes, in a process that does nothing else.
+"""Peak memory of one contender, in a process that does nothing else.
 
-    python -m glassformer.bench.peak ENGINE FOLDER THREADS BEAM SHORTEST LONGEST < sources.json
+    python -m glassformer.bench.peak CONTENDER FOLDER THREADS BEAM LONGEST < sources.json
 
-Prints three numbers of bytes: the interpreter with the engine's libraries, the same with the model
-loaded, and the most there ever was while it decoded the same batch a few times: with holes where
-the first one was, some engines take more for the next.
+Prints three numbers of bytes: the interpreter with the contender's libraries, the same with the
+model loaded, and the peak while it decoded the same batch `TIMES` times.
 """
 
 import json
@@ -14,29 +13,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.bench import engines
-from glassformer.bench.engines import Ids, Lengths
+from glassformer.bench.engines import Ids
 
-TIMES = 4
+TIMES = 4  # memory may grow after the first batch, as freed blocks do not fit the next
 
 
 class Memory(NamedTuple):
     """Bytes of one process."""
 
-    interpreter: int
+    libraries: int
     loaded: int
     peak: int
 
-    @property
-    def own(self) -> int:
-        """What the engine adds to its interpreter."""
-        return self.peak - self.interpreter
-
 
 def memory_of(
-    name: str, folder: Path, threads: int, sources: Ids, beam: int, lengths: Lengths
+    name: str, folder: Path, threads: int, sources: Ids, beam: int, longest: int
 ) -> Memory:
-    """Of an engine that decodes a batch, in a fresh process."""
-    numbers = map(str, (threads, beam, *lengths))
+    """Measure a contender that decodes a batch, in a fresh process."""
+    numbers = map(str, (threads, beam, longest))
     command = [sys.executable, "-m", __spec__.name, name, str(folder), *numbers]
     done = subprocess.run(
         command, input=json.dumps(sources), stdout=subprocess.PIPE, text=True, check=True
@@ -46,25 +40,20 @@ def memory_of(
 
 def main() -> None:
     name, folder = sys.argv[1:3]
-    threads, beam, shortest, longest = map(int, sys.argv[3:])
+    threads, beam, longest = map(int, sys.argv[3:])
     sources: Ids = json.load(sys.stdin)
-    engines.libraries(name)
-    interpreter = resident("VmRSS")
-    if engines.needs_torch(name):
-        import torch
-
-        torch.set_num_threads(threads)
-    engine = engines.load(name, Path(folder), threads)
+    engines.import_libraries(name)
+    libraries = resident("VmRSS")
+    decode = engines.load(name, Path(folder), threads)
     loaded = resident("VmRSS")
-    for _ in range(TIMES):
-        engine(sources, beam, Lengths(shortest, longest))
-    print(interpreter, loaded, resident("VmHWM"))  # noqa: T201  (to the process that asked)
+    decode([sources] * TIMES, beam, longest)
+    print(libraries, loaded, resident("VmHWM"))  # noqa: T201  (read by `memory_of`)
 
 
 def resident(field: str) -> int:
-    """Bytes in memory now (VmRSS) or at most (VmHWM).
+    """Return the bytes in memory now (VmRSS) or at most (VmHWM).
 
-    Not `getrusage`: its maximum begins with that of the process that started this one.
+    Not `getrusage`: its maximum starts with that of the process that started this one.
     """
     lines = Path("/proc/self/status").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith(f"{field}:"))

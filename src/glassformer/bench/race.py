@@ -1,8 +1,9 @@
-"""A race of engines that decode: their turns, what they said, how fast they were."""
+"""Contenders that decode the same batches in turns: their speed, their outputs, their ratios."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import ceil
+from dataclasses import dataclass
+from math import ceil, inf
+from time import sleep
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -18,20 +19,19 @@ from glassformer.bench.engines import (
     PRECISE,
     THEIR_FP32,
     WITH_WORKERS,
-    Engine,
+    WORKERS,
+    Contender,
     Ids,
-    Lengths,
 )
-from glassformer.bench.harness import Row, Table, Tick, interleave
+from glassformer.bench.harness import Row, Table, Tick
 from glassformer.checkpoint import Checkpoint
 
 T = TypeVar("T")
-TIE = 1e-3  # logits so near each other may be ranked either way in fp32
+TIE = 1e-3  # logits so close may be ranked either way in fp32
+PAUSE = 0.25  # seconds between turns: idle OpenMP threads keep a core busy for 0.2 s
 
 
 class Cell(NamedTuple):
-    """One way of asking."""
-
     batch: int
     beam: int
 
@@ -40,113 +40,98 @@ class Cell(NamedTuple):
 
 
 @dataclass
-class Turn:
-    """One contender's work in one cell, what it said and how long it took at best."""
+class Result:
+    """What a contender made of some batches, and the seconds of its best round."""
 
-    engine: Engine
     batches: list[Ids]
-    beam: int
-    lengths: Lengths
-    said: Ids = field(default_factory=list)
-    seconds: float = 0.0
-
-    def __call__(self) -> None:
-        answers = (self.engine(batch, self.beam, self.lengths) for batch in self.batches)
-        self.said = [ids for batch in answers for ids in batch]
+    outputs: Ids
+    seconds: float = inf
 
     @property
     def speed(self) -> float:
-        """Tokens per second, the end mark not counted."""
-        return sum(map(len, self.said)) / self.seconds
+        """Output tokens per second, end marks not counted."""
+        return self.tokens / self.seconds
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, self.outputs))
 
 
-Turns = dict[str, Turn]
+Results = dict[str, Result]
 
 
 def race(
-    contenders: dict[str, Engine],
+    contenders: dict[str, Contender],
     sources: Ids,
     cell: Cell,
-    lengths: Lengths,
+    longest: int,
     rounds: int,
     slow_sentences: int,
     tick: Tick,
-) -> Turns:
+    pause: float = PAUSE,
+) -> Results:
+    """Let contenders take turns, after a round that warms up; Hugging Face decodes a part only."""
     batches = [sources[i : i + cell.batch] for i in range(0, len(sources), cell.batch)]
     few = spread(batches, ceil(slow_sentences / cell.batch))
-    turns = {
-        name: Turn(engine, few if name == MARIAN else batches, cell.beam, lengths)
-        for name, engine in contenders.items()
-        if engines.takes_part(name, cell.batch)
-    }
-    for name, seconds in interleave(dict(turns), rounds, tick).items():
-        turns[name].seconds = seconds
-    return turns
+    results: Results = {}
+    for number in range(rounds + 1):
+        for name, decode in contenders.items():
+            if not engines.takes_part(name, cell.batch):
+                continue
+            sleep(pause)
+            mine = few if name == MARIAN else batches
+            seconds, outputs = decode(mine, cell.beam, longest)
+            result = results.setdefault(name, Result(mine, outputs))
+            if number > 0:
+                result.seconds = min(result.seconds, seconds)
+            tick()
+    return results
 
 
 def spread(items: list[T], n: int) -> list[T]:
-    """About n of the items, evenly from all over the list."""
+    """Return about n of the items, evenly spaced."""
     n = min(n, len(items))
     return [items[(2 * i + 1) * len(items) // (2 * n)] for i in range(n)]
 
 
 @torch.inference_mode()
 def check_same_text(
-    saved: Checkpoint, contenders: dict[str, Engine], sources: Ids, lengths: Lengths
+    saved: Checkpoint, contenders: dict[str, Contender], sources: Ids, longest: int
 ) -> None:
-    """A race between models that compute different things would prove nothing.
-
-    In fp32 all must say the same, greedily, up to where two tokens are as good as equal.
-    """
-    model = engines.model_of(saved)
-    expected = contenders[FP32](sources, 1, lengths)
+    """Check that contenders compute the same: in fp32, greedy outputs are equal up to ties."""
+    model = engines.torch_translator(saved)
+    _, expected = contenders[FP32]([sources], 1, longest)
     for name in PRECISE:
-        said = contenders[name](sources, 1, lengths) if name in contenders else expected
-        for source, ours, theirs in zip(sources, expected, said, strict=True):
+        _, found = contenders[name]([sources], 1, longest) if name in contenders else (0, expected)
+        for source, ours, theirs in zip(sources, expected, found, strict=True):
             if ours != theirs:
                 pairs = list(zip([*ours, EOS], [*theirs, EOS], strict=False))
                 at = next(i for i, (one, other) in enumerate(pairs) if one != other)
-                before = torch.tensor([[BOS, *ours[:at]]])
-                logits = model(torch.tensor([source]), before)[0, -1]
+                prefix = torch.tensor([[BOS, *ours[:at]]])
+                logits = model(torch.tensor([source]), prefix)[0, -1]
                 one, other = logits[list(pairs[at])].tolist()
-                assert abs(one - other) < TIE, f"{name} says {theirs}, {FP32} {ours}, to {source}"
+                assert abs(one - other) < TIE, f"{name}: {theirs}, {FP32}: {ours}, for {source}"
 
 
-def speed_table(title: str, races: dict[Cell, Turns]) -> Table:
-    rows: list[Row] = []
-    for cell, turns in races.items():
-        best = fastest(turns, OURS)
-        rows += [[str(cell), n, round(t.speed), best / t.speed] for n, t in turns.items()]
-    return Table(title, ["cell", "contender", "tokens/s", "best of ours ÷ it"], rows)
+def fastest(results: Results, names: Sequence[str]) -> float:
+    return max(results[name].speed for name in names if name in results)
 
 
-def fastest(turns: Turns, names: Sequence[str]) -> float:
-    return max(turns[name].speed for name in names)
+def ratios_of(results: Results) -> dict[str, float]:
+    """Return the ratios of one cell, each to the best configuration of a peer."""
+    ours = fastest(results, OURS)
+    theirs = fastest(results, (THEIR_FP32, THEIR_FP32 + WORKERS))
+    ratios = {
+        "best ÷ best of CTranslate2": ours / fastest(results, (*CTRANSLATE2, *WITH_WORKERS)),
+        "fp32 ÷ fp32 of CTranslate2": results[FP32].speed / theirs,
+    }
+    if MARIAN in results:
+        ratios["best ÷ Hugging Face"] = ours / results[MARIAN].speed
+    return ratios
 
 
-def goal_table(races: dict[Cell, Turns]) -> Table:
-    """What the project has set itself, and whether it is so here."""
-    rows: list[Row] = []
-    for cell, turns in races.items():
-        ours = fastest(turns, OURS)
-        best = ours / fastest(turns, CTRANSLATE2)
-        fp32 = turns[FP32].speed / turns[THEIR_FP32].speed
-        rows.append([str(cell), "best ÷ best of CTranslate2", best, "≥ 1.5", yes(best >= 1.5)])
-        if all(name in turns for name in WITH_WORKERS):
-            parted = ours / fastest(turns, WITH_WORKERS)
-            rows.append([str(cell), "the same, a worker on each of its threads", parted, "–", "–"])
-        rows.append([str(cell), "fp32 ÷ CTranslate2 fp32", fp32, "> 1", yes(fp32 > 1)])
-        if MARIAN in turns:
-            slow = ours / turns[MARIAN].speed
-            rows.append([str(cell), "best ÷ Hugging Face", slow, "≥ 4", yes(slow >= 4)])
-    return Table("Goals", ["cell", "ratio", "measured", "goal", "met"], rows)
-
-
-def yes(met: bool) -> str:
-    return "yes" if met else "no"
-
-
-def ratios_of(races: dict[Cell, Turns]) -> dict[str, float]:
-    """To the best peer, in every cell."""
-    peers = {cell: [n for n in turns if n not in OURS] for cell, turns in races.items()}
-    return {str(c): fastest(t, OURS) / fastest(t, peers[c]) for c, t in races.items()}
+def ratio_table(title: str, races: dict[Cell, Results]) -> Table:
+    ratios = {cell: ratios_of(results) for cell, results in races.items()}
+    columns = list(next(iter(ratios.values())))
+    rows: list[Row] = [[str(cell), *of_cell.values()] for cell, of_cell in ratios.items()]
+    return Table(title, ["cell", *columns], rows)

@@ -26,6 +26,7 @@ Quick = Annotated[
         "--quick", help="Toy sizes in seconds, to results/quick: a test of the bench itself."
     ),
 ]
+Threads = Annotated[int, typer.Option(min=1, help="Threads of every contender.")]
 
 
 @app.callback()
@@ -38,7 +39,7 @@ def model(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Rounds; the best one counts. [7]")
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
+    threads: Threads = 2,
     output: Annotated[
         Path | None, typer.Option(help="Where the figures go as JSON. [results/bench_model.json]")
     ] = None,
@@ -69,11 +70,17 @@ def figures(name: str, quick: bool) -> Path:
     return Path("results/quick" if quick else "results") / f"{name}.json"
 
 
+def typed() -> str:
+    """Return the command line as it was typed."""
+    return shlex.join(["glassformer", *sys.argv[1:]])
+
+
 def show(report: "Report", output: Path) -> None:
     report.save(output)
     console = print_tables(report)
     console.print(f"written to {output}")
-    console.print(f"worst ratio: {report.worst_ratio:.2f}")
+    if report.worst_ratio is not None:
+        console.print(f"worst ratio: {report.worst_ratio:.2f}")
 
 
 def print_tables(report: "Report") -> Console:
@@ -104,7 +111,7 @@ def train(
     ),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 3,
     updates: Annotated[int, typer.Option(min=1, help="Updates in a turn.")] = 6,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
+    threads: Threads = 2,
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
         "results/bench_train.json"
     ),
@@ -128,55 +135,142 @@ def train(
 
 @app.command()
 def decode(
-    rounds: Annotated[
-        int | None, typer.Option(min=1, help="Rounds; the best one counts. [3]")
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            help="A translator (a run or a bundled one), or a preset, which gets random weights. "
+            "May be repeated. [vaswani2017-base and en-fr]",
+        ),
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of every contender.")] = 2,
-    run: Annotated[
-        Path | None, typer.Option("--model", help="A trained model instead of random weights.")
-    ] = None,
-    source: Annotated[Path | None, typer.Option(help="With --model: its sentences.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="With --model: what BLEU asks.")] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="With --model: only so many sentences.")
-    ] = None,
-    output: Annotated[
+    source: Annotated[
         Path | None,
-        typer.Option(help="Where the figures go as JSON. [results/bench_decode[_trained].json]"),
+        typer.Option(
+            help="Sentences for translators, one a line. [Multi30k's validation set if "
+            "$GLASSFORMER_DATA has it, else the embedded grammar]"
+        ),
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="With --source: their translations, for BLEU.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Sentences for translators, at most.")] = 512,
+    beam: Annotated[
+        int | None, typer.Option(min=2, help="Beam size. [4 for presets, 5 for translators]")
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds of single sentences; batches have three times more.")
+    ] = 3,
+    threads: Threads = 2,
+    output: Annotated[
+        Path | None, typer.Option(help="JSON file of the figures. [results/bench_decode.json]")
     ] = None,
     quick: Quick = False,
 ) -> None:
-    """Decoding beside CTranslate2 and Hugging Face on the same weights: speed and memory."""
+    """Compare decoding with CTranslate2 and Hugging Face on the same weights: speed and memory.
+
+    Cells are batch 1 and 32, greedy and beam. CTranslate2 runs with all threads on one batch and
+    with a worker per thread. `roof` is what memory bandwidth and arithmetic of this machine allow.
+    """
     require_torch("glassformer bench decode")
-    import torch
+    from glassformer.bench.decode import Plan, bench_decode, task_of
+    from glassformer.bench.roof import Machine
 
-    from glassformer.bench.decode import Plan, bench_decode, bench_trained
-    from glassformer.data.corpus import TextFiles
-    from glassformer.errors import SettingsError
+    o.only_with("--source", source is not None, reference=reference)
+    plan = Plan(Machine(threads), rounds, beam, limit)
+    plan = plan.quick() if quick else plan
+    names = models or (["tiny", "en-fr"] if quick else ["vaswani2017-base", "en-fr"])
+    tasks = [task_of(name, plan, source, reference) for name in names]
+    with progress("measuring", sum(task.steps(plan) for task in tasks)) as tick:
+        report = bench_decode(tasks, plan, typed(), tick)
+    show(report, output or figures("bench_decode", quick))
 
-    o.only_with("--model", run is not None, limit=limit)
-    how = effort(quick, rounds, usual=3)
-    torch.set_num_threads(threads)
-    command = f"glassformer bench decode {how} --threads {threads}"
-    if run is None and source is None and reference is None:
-        plan = Plan.quick() if quick else Plan(rounds=rounds or 3)
-        with progress("measuring", plan.steps) as tick:
-            report = bench_decode(plan, command, tick)
-        show(report, output or figures("bench_decode", quick))
-    elif run is not None and source is not None and reference is not None:
-        plan = Plan.quick() if quick else Plan.trained(rounds or 3)
-        command += f" --model {run} --source {source} --reference {reference}"
-        command += f" --limit {limit}" if limit else ""
-        text = TextFiles((source, reference))
-        with progress("measuring", plan.steps) as tick:
-            report = bench_trained(run, text, plan, command, tick, limit)
-        show(report, output or figures("bench_decode_trained", quick))
-    else:
-        raise SettingsError(
-            "A trained model is measured on text, and not all of it is named.",
-            "--model, --source and --reference go together.",
-            "Name all three, or none of them for random weights.",
-        )
+
+@app.command()
+def classify(
+    model: Annotated[
+        str, typer.Option(help="A classifier: a run, or a bundled one.")
+    ] = "sentiment",
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Texts, one a line. [IMDB's test_a if $GLASSFORMER_DATA has it, else random "
+            "tokens in lengths like those of reviews]"
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Texts, at most.")] = 256,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 5,
+    threads: Threads = 2,
+    output: Annotated[
+        Path | None, typer.Option(help="JSON file of the figures. [results/bench_classify.json]")
+    ] = None,
+    quick: Quick = False,
+) -> None:
+    """Compare classification with the torch model and CTranslate2's encoder, on the same weights.
+
+    CTranslate2 has no classifiers: it runs the encoder, numpy the rest. onnxruntime is left out.
+    """
+    require_torch("glassformer bench classify")
+    from glassformer.bench.classify import Plan, bench_classify
+
+    plan = Plan(threads, 1, 4, pause=0.0) if quick else Plan(threads, rounds, limit)
+    with progress("measuring", plan.steps) as tick:
+        report = bench_classify(model, plan, typed(), file, tick)
+    show(report, output or figures("bench_classify", quick))
+
+
+@app.command()
+def start(
+    times: Annotated[int, typer.Option(min=1, help="Runs of each command.")] = 10,
+    model: Annotated[str | None, typer.Option(help="A translator. [en-fr, bundled]")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="JSON file of the figures. [results/bench_start.json]")
+    ] = None,
+    quick: Quick = False,
+) -> None:
+    """Measure seconds and peak memory of one `translate` and of `--help`, and of a first run.
+
+    The first run has an empty cache folder and compiles everything that it needs.
+    """
+    from glassformer.bench.start import Plan, bench_start
+
+    plan = Plan(1 if quick else times, model)
+    with progress("measuring", plan.steps) as tick:
+        report = bench_start(plan, typed(), tick)
+    show(report, output or figures("bench_start", quick))
+
+
+@app.command("same-bits")
+def same_bits(
+    model: Annotated[str, typer.Option(help="A translator: a run, or a bundled one.")] = "en-fr",
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sentences, one a line. [Multi30k's validation set if $GLASSFORMER_DATA has it, "
+            "else the embedded grammar]"
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Sentences, at most.")] = 1_014,
+    beam: Annotated[int, typer.Option(min=2, help="Beam size, besides greedy search.")] = 5,
+    quick: Quick = False,
+) -> None:
+    """Check that output and score are equal to the last bit in any batch; exit code 1 if not.
+
+    Each sentence alone on one thread is compared with batches of 1, 7, 32 and 64 in shuffled order
+    on one and two threads, in fp32 and INT8, greedily and with a beam.
+    """
+    from glassformer.bench.same_bits import Plan, compare
+
+    plan = Plan(4, beam, (1, 3)) if quick else Plan(limit, beam)
+    with progress("comparing", plan.steps) as tick:
+        name, count, comparisons = compare(model, plan, source, tick)
+    print(f"{model}, {count:,} sentences of {name}")
+    print(f"batches of {', '.join(map(str, plan.batches))}, shuffled, 1 and 2 threads")
+    for one in comparisons:
+        print(f"  {one!s:<16} {len(one.differing):,} of {count:,} differ")
+    differing = set[int]().union(*(one.differing for one in comparisons))
+    print(f"{len(differing):,} of {count:,} differ")
+    if differing:
+        raise typer.Exit(1)
 
 
 @app.command("time-to-bleu")
@@ -211,7 +305,7 @@ def time_to_bleu(
     for path, settings in recipes.items():  # when all else is known to be there
         found[path] = bench.timed(_trained(settings, path.stem, target))
     timed = [found[path] for path in dict.fromkeys(runs)]
-    command = shlex.join(["glassformer", *sys.argv[1:]])
+    command = typed()
     show_sheet(bench.sheet(timed, target, command), Console(width=WIDTH, highlight=False))
     if output is not None:
         content = json.dumps(bench.content(timed, target, command), indent=2, ensure_ascii=False)

@@ -32,6 +32,7 @@ POSITIONS = {
     BucketedRelativeBias: "relative-bucketed",
     NoPositions: "none",
 }
+MAX_LENGTH = 4_096  # tokens of a text where positions are a table
 
 
 def to_ctranslate2(
@@ -59,7 +60,7 @@ def to_ctranslate2(
     source = list(source_tokens)
     target = source if target_tokens is None else list(target_tokens)
     _check(model, source, target)
-    choices = _choices(model)
+    choices = _choices(model.encoder)
     spec = TransformerSpec(
         TransformerEncoderSpec(len(model.encoder.layers), **choices),
         TransformerDecoderSpec(len(model.decoder.layers), **choices),
@@ -81,12 +82,37 @@ def to_ctranslate2(
     return folder
 
 
-def _choices(model: Transformer) -> dict[str, Any]:
-    """The architecture in CTranslate2's words; encoder and decoder have the same."""
+def encoder_to_ctranslate2(encoder: Stack, folder: Path, int8: bool = False) -> Path:
+    """Write an encoder to `folder` as a model of `ctranslate2.Encoder`, which takes token ids.
+
+    Where positions are a table, it has `MAX_LENGTH` rows.
+    """
+    try:
+        from ctranslate2.specs import TransformerEncoderModelSpec, TransformerEncoderSpec
+    except ImportError:
+        raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
+    _check_positions(encoder)
+    spec = TransformerEncoderModelSpec(
+        TransformerEncoderSpec(len(encoder.layers), **_choices(encoder))
+    )
+    _set_stack(spec.encoder, spec.encoder.embeddings[0], encoder, MAX_LENGTH)
+    spec.register_vocabulary([str(i) for i in range(encoder.embedding.weight.size(0))])
+    layer: Any = encoder.layers[0]
+    spec.config.layer_norm_epsilon = layer.self_attention_residual.norm.eps
+    spec.config.unk_token = "1"
+    spec.validate()
+    spec.optimize(quantization="int8" if int8 else None)
+    folder.mkdir(parents=True, exist_ok=True)
+    spec.save(str(folder))
+    return folder
+
+
+def _choices(encoder: Stack) -> dict[str, Any]:
+    """Return the architecture in CTranslate2's words; encoder and decoder have the same."""
     from ctranslate2.specs import common_spec
 
-    layer: Any = model.encoder.layers[0]
-    attention, positions = layer.self_attention, model.encoder.positions
+    layer: Any = encoder.layers[0]
+    attention, positions = layer.self_attention, encoder.positions
     choices = {
         "num_heads": attention.n_heads,
         "pre_norm": isinstance(layer.self_attention_residual, PreNorm),
@@ -170,13 +196,7 @@ def _values(tensor: Tensor) -> Any:
 
 
 def _check(model: Transformer, source: list[str], target: list[str]) -> None:
-    scheme = type(model.encoder.positions)
-    if scheme not in POSITIONS:
-        raise InputError(
-            f"{scheme.__name__} cannot be written for CTranslate2.",
-            "Its encoder-decoder models have no such positions.",
-            f"Build with positions = {' or '.join(map(repr, POSITIONS.values()))}.",
-        )
+    _check_positions(model.encoder)
     sides = (("source", source, model.encoder), ("target", target, model.decoder))
     for side, tokens, stack in sides:
         rows, names = stack.embedding.weight.size(0), len(set(tokens))
@@ -191,4 +211,14 @@ def _check(model: Transformer, source: list[str], target: list[str]) -> None:
             f"The source's marks are {source[:4]}, the target's {target[:4]}.",
             "CTranslate2 has one name for each mark.",
             "Name the first four ids alike on both sides.",
+        )
+
+
+def _check_positions(encoder: Stack) -> None:
+    scheme = type(encoder.positions)
+    if scheme not in POSITIONS:
+        raise InputError(
+            f"{scheme.__name__} cannot be written for CTranslate2.",
+            "Its encoder-decoder models have no such positions.",
+            f"Build with positions = {' or '.join(map(repr, POSITIONS.values()))}.",
         )

@@ -1,0 +1,252 @@
+"""`bench classify`: the compiled engine beside torch and CTranslate2's encoder, the same weights.
+
+CTranslate2 has an encoder and no classifier: pooling, the output layer and the votes of n-grams
+are numpy's, as in the compiled engine.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, sleep
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer import checkpoint, pretrained
+from glassformer.bench.alone import Alone
+from glassformer.bench.engines import (
+    CTRANSLATE2,
+    FP32,
+    INT8,
+    OURS,
+    THEIR_FP32,
+    WITH_WORKERS,
+    WORKERS,
+    Ids,
+    is_int8,
+)
+from glassformer.bench.harness import Report, Row, Table, Tick
+from glassformer.bench.race import PAUSE
+from glassformer.checkpoint import Checkpoint
+from glassformer.data import datasets
+from glassformer.data.batching import TokenBatches
+from glassformer.data.corpus import Corpus, TextFiles
+from glassformer.data.tokenizer import BOS
+from glassformer.errors import CheckpointError, DataError
+from glassformer.pipeline.batches import BATCH_TOKENS, encode_sources, max_source
+
+TORCH = "torch fp32"
+CONTENDERS = (*OURS, TORCH, *CTRANSLATE2, *WITH_WORKERS)
+ORIGINAL = "checkpoint"  # folder of the weights that ours and torch read
+TOLERANCE = 1e-2  # of logits in fp32
+# Log-normal lengths of made-up reviews, about those of IMDB: median 220 subwords, mean 265.
+MEDIAN_LENGTH, SPREAD = 220, 0.6
+
+Logits = NDArray[np.float32]
+Contender = Callable[[list[Ids]], tuple[float, Logits]]
+POOLING: dict[str, Callable[[Logits], Logits]] = {
+    "mean": lambda x: x.mean(0),
+    "max": lambda x: x.max(0),
+    "first": lambda x: x[0],
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure."""
+
+    threads: int = 2
+    rounds: int = 5
+    limit: int = 256  # texts
+    batch_tokens: int = BATCH_TOKENS
+    pause: float = PAUSE
+
+    @property
+    def steps(self) -> int:
+        return len(CONTENDERS) * (self.rounds + 1)
+
+
+def bench_classify(
+    name: str, plan: Plan, command: str, file: Path | None = None, tick: Tick = lambda: None
+) -> Report:
+    """Measure texts per second from token ids to logits, in batches as the pipeline makes them."""
+    saved = checkpoint.read(checkpoint.find(pretrained.resolve(name)))
+    if saved.settings.model.kind != "classifier" or not saved.tokenizers:
+        raise CheckpointError(
+            f"{name} holds a {saved.settings.model.kind}.",
+            "Classification is measured with classifiers of text.",
+            "Name the run of a classifier.",
+        )
+    about, rows = texts(saved, file, plan.limit)
+    lengths = np.array([len(row) for row in rows])
+    chosen = TokenBatches(lengths, plan.batch_tokens).epoch(0, shuffle=False)
+    batches = [[rows[i] for i in indices] for indices in chosen]
+    with TemporaryDirectory() as place, ExitStack() as stack:
+        folder = Path(place)
+        write(saved, folder)
+        contenders: dict[str, Contender] = {
+            name: stack.enter_context(closing(Alone(load, name, folder, plan.threads)))
+            for name in CONTENDERS
+        }
+        seconds, logits = race(contenders, batches, plan, tick)
+    check_same(logits)
+    title = (
+        f"{Path(name).name}: {len(rows):,} {about}, {lengths.mean():.0f} tokens on average, "
+        f"{plan.threads} threads"
+    )
+    ratios = ratios_of(seconds)
+    tables = [speed_table(title, seconds, logits, len(rows)), ratio_table(ratios)]
+    notes = [
+        "Token ids in, logits out; tokenisation and loading left out. The best round counts.",
+        f"CTranslate2 {version('ctranslate2')} runs the encoder; pooling, output layer and n-grams "
+        "are numpy's. Workers: a batch for each thread at a time.",
+        "`same label`: of how many texts the label is that of torch.",
+    ]
+    return Report(command, tables, ratios, notes, plan.threads)
+
+
+def texts(saved: Checkpoint, file: Path | None, limit: int) -> tuple[str, Ids]:
+    """Return what the texts are, and their ids: of a file, of IMDB if it is there, or made up."""
+    files = TextFiles((file,), format="lines") if file else _imdb()
+    if files is None:
+        return "made-up texts", made_up(saved, limit)
+    tokenizer = next(iter(saved.tokenizers.values()))
+    lines = [row[0] for row in islice(Corpus(files), limit)]
+    encoded = encode_sources(tokenizer, lines, max_source(saved.settings), truncate=True)
+    return f"texts of {file.name}" if file else "reviews of IMDB", [[BOS, *ids] for ids in encoded]
+
+
+def _imdb() -> TextFiles | None:
+    try:
+        return datasets.find("imdb", "test_a", ("text",), download=False)
+    except DataError:  # it is not on this machine
+        return None
+
+
+def made_up(saved: Checkpoint, limit: int) -> Ids:
+    """Return random tokens in lengths like those of reviews."""
+    numbers, longest = np.random.default_rng(0), max_source(saved.settings)
+    drawn = numbers.lognormal(np.log(MEDIAN_LENGTH), SPREAD, limit).astype(int)
+    size = saved.settings.model.vocab_size
+    return [[BOS, *numbers.integers(4, size, n).tolist()] for n in drawn.clip(1, longest)]
+
+
+def write(saved: Checkpoint, folder: Path) -> None:
+    """Write the weights for all contenders."""
+    from glassformer.interop.ctranslate2 import encoder_to_ctranslate2
+    from glassformer.pipeline.torch_models import torch_model
+
+    model: Any = torch_model(saved)
+    checkpoint.write(replace(saved, tokenizers={}), folder / ORIGINAL)
+    for name in CTRANSLATE2:
+        encoder_to_ctranslate2(model.encoder, folder / name, is_int8(name))
+
+
+def load(name: str, folder: Path, threads: int) -> Contender:
+    from glassformer.pipeline import inference_model
+
+    saved = checkpoint.read(folder / ORIGINAL)
+    if name in (*OURS, TORCH):
+        engine: Any = "torch" if name == TORCH else "compiled"
+        model: Any = inference_model(
+            saved, None if name == TORCH else name == INT8, engine, threads
+        )
+        return _timed(model.classify)
+    workers = threads if name in WITH_WORKERS else 1
+    return _ctranslate2(saved, folder / name.removesuffix(WORKERS), threads, workers)
+
+
+def _timed(classify: Callable[[Ids], Logits], workers: int = 1) -> Contender:
+    def run(batches: list[Ids]) -> tuple[float, Logits]:
+        begin = perf_counter()
+        if workers == 1:
+            found = [classify(batch) for batch in batches]
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                found = list(pool.map(classify, batches))
+        return perf_counter() - begin, np.concatenate(found)
+
+    return run
+
+
+def _ctranslate2(saved: Checkpoint, folder: Path, threads: int, workers: int) -> Contender:
+    import ctranslate2
+
+    from glassformer.engine.ngrams import NgramVotes
+    from glassformer.quantize import dequantise_weights
+
+    s, weights = saved.settings.model, dequantise_weights(saved.weights)
+    encoder = ctranslate2.Encoder(
+        str(folder),
+        compute_type="int8" if is_int8(folder.name) else "float32",
+        inter_threads=workers,
+        intra_threads=threads // workers,
+    )
+    votes = NgramVotes(s, saved.weights) if s.ngrams else None
+    pool, share = POOLING[s.pooling], np.float32(s.ngram_share)
+    weight, bias = np.asarray(weights["output.weight"]), np.asarray(weights["output.bias"])
+
+    def classify(batch: Ids) -> Logits:
+        hidden = np.array(encoder.forward_batch(batch).last_hidden_state)
+        pooled = [pool(x[: len(row)]) for x, row in zip(hidden, batch, strict=True)]
+        logits: Logits = np.stack(pooled) @ weight.T + bias
+        if votes is not None:
+            logits += share * (np.stack([votes(row) for row in batch]) - logits)
+        return logits
+
+    return _timed(classify, workers)
+
+
+def race(
+    contenders: dict[str, Contender], batches: list[Ids], plan: Plan, tick: Tick
+) -> tuple[dict[str, float], dict[str, Logits]]:
+    """Return the seconds of each contender's best round, and its logits."""
+    seconds, logits = dict.fromkeys(contenders, float("inf")), dict[str, Logits]()
+    for number in range(plan.rounds + 1):  # the first one warms up
+        for name, run in contenders.items():
+            sleep(plan.pause)
+            took, logits[name] = run(batches)
+            if number > 0:
+                seconds[name] = min(seconds[name], took)
+            tick()
+    return seconds, logits
+
+
+def check_same(logits: dict[str, Logits]) -> None:
+    """Check that contenders in fp32 compute the same."""
+    for name in (FP32, THEIR_FP32):
+        error = float(np.abs(logits[name] - logits[TORCH]).max())
+        assert error < TOLERANCE, f"logits of {name} differ by {error} from those of {TORCH}"
+
+
+def ratios_of(seconds: dict[str, float]) -> dict[str, float]:
+    def best(names: Iterable[str]) -> float:
+        return min(seconds[name] for name in names)
+
+    return {
+        "best ÷ torch": seconds[TORCH] / best(OURS),
+        "best ÷ best of CTranslate2": best((*CTRANSLATE2, *WITH_WORKERS)) / best(OURS),
+        "fp32 ÷ fp32 of CTranslate2": best((THEIR_FP32, THEIR_FP32 + WORKERS)) / seconds[FP32],
+    }
+
+
+def speed_table(
+    title: str, seconds: dict[str, float], logits: dict[str, Logits], n_texts: int
+) -> Table:
+    ours, expected = min(seconds[name] for name in OURS), logits[TORCH].argmax(1)
+    rows: list[Row] = []
+    for name, took in seconds.items():
+        same = int((logits[name].argmax(1) == expected).sum())
+        rows.append([name, f"{n_texts / took:,.1f}", took / ours, same])
+    return Table(title, ["contender", "texts/s", "ours ÷ it", "same label"], rows)
+
+
+def ratio_table(ratios: dict[str, float]) -> Table:
+    rows: list[Row] = [[name, value] for name, value in ratios.items()]
+    return Table("How many times as fast", ["ratio", "measured"], rows)
