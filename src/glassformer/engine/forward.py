@@ -28,6 +28,7 @@ from glassformer.engine.kernels import (
     normalise,
     operand,
     rotate,
+    sum_rows,
     write_keys,
     write_source_keys,
 )
@@ -73,9 +74,13 @@ def before(w: Struct, b: Struct, n: int, n_rows: int) -> Address:
 def after(w: Struct, b: Struct, n: int, n_rows: int) -> None:
     """Add the output of a sub-layer to x, and normalise the sum with post-norm."""
     for r in range(n_rows):
-        add_row(b.x + FLOAT * r * b.row, b.narrow + FLOAT * r * b.narrow_row, w.d_model)
+        x, y = b.x + FLOAT * r * b.row, b.narrow + FLOAT * r * b.narrow_row
+        if w.pre_norm:
+            add_row(x, y, w.d_model)
+        else:
+            sum_rows(x, y, b.y + FLOAT * r * b.row, w.d_model)
     if not w.pre_norm:
-        normalise(w, n, b.x, b.row, n_rows, b.x)
+        normalise(w, n, b.y, b.row, n_rows, b.x)
 
 
 @inlined
