@@ -52,7 +52,9 @@ NEED_TORCH = {
     "checkpoint/weights.py",
     "cli/align_report.py",
     "data/batch.py",
+    "data/mixture.py",
     "data/prepare.py",
+    "data/store.py",
     "decode/torch_decoder.py",
     "pipeline/torch_models.py",
 }
@@ -125,6 +127,18 @@ def test_inference_imports_neither_torch_nor_what_needs_it(path: Path) -> None:
     assert not names & torch_side
     rooms = {name.split(".")[1] for name in names if name.startswith("glassformer.")}
     assert not rooms & {"model", "train", "inspect", "lab"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in files() if room_of(p) in {"engine", "decode"} and p.as_posix() not in NEED_TORCH],
+    ids=str,
+)
+def test_engine_and_search_import_no_torch_model_or_tokenizer_anywhere(path: Path) -> None:
+    """Not inside functions either, nor for type checkers."""
+    roots = {name.split(".")[0] for name in imports(path)}
+    assert not roots & {"torch", "jaxtyping", "sentencepiece", "tokenizers", "safetensors"}
+    assert not rooms_imported(path) & {"model", "data", "train", "checkpoint", "pipeline"}
 
 
 @pytest.mark.parametrize("path", [p for p in files() if room_of(p) == "model"], ids=str)
