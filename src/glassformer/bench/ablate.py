@@ -1,7 +1,7 @@
-"""What each choice of a recipe is worth: one setting changed at a time, over several seeds.
+"""Ablation: a recipe trained again with one setting changed at a time, over several seeds.
 
-Every variant gets the budget of the recipe. Seed by seed it is compared with the recipe as it
-stands, the baseline, so that what a lucky seed gives to both cancels out.
+Every variant gets the budget of the recipe. It is compared with the unchanged recipe, the baseline,
+seed by seed: the effect of a lucky seed on both cancels out.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ Train = Callable[[RunSettings, Path, bool], None]  # settings, folder, whether t
 
 @dataclass(frozen=True)
 class Outcome:
-    """A trial that is over, with its validations, or with what went wrong."""
+    """A finished trial: its validations, or the error that ended it."""
 
     trial: Trial
     error: str | None
@@ -36,11 +36,11 @@ class Outcome:
 
     @property
     def end(self) -> Point:
-        assert self.curve is not None, "what went wrong has no result"
+        assert self.curve is not None, "a failed trial has no result"
         return self.curve.points[-1]
 
     def scores(self, metric: str) -> dict[str, float]:
-        assert self.curve is not None, "what went wrong has no result"
+        assert self.curve is not None, "a failed trial has no result"
         values = [point.scores[metric] for point in self.curve.points]
         best = max if HIGHER_IS_BETTER[metric] else min
         return {"best": best(values), "last": values[-1]}
@@ -56,10 +56,10 @@ class Outcome:
 
 
 def carry_out(trial: Trial, train: Train) -> Outcome:
-    """Train what is not over yet.
+    """Train a trial that is not over yet.
 
-    A run that came to grief as it trained would do so again, and is over. Anything else that
-    went wrong, such as a full disk, may be mended: it is tried again the next time.
+    A run that diverged would diverge again, and is over. After any other error, such as a full
+    disk, it is tried again the next time.
     """
     try:
         resume = claim(trial.folder, trial.settings)
@@ -79,7 +79,7 @@ def carry_out(trial: Trial, train: Train) -> Outcome:
 
 
 def check_finite(curve: Curve, metric: str) -> None:
-    """A loss that is no number, with weights that are, ends no run; comparing it makes no sense."""
+    """Refuse a validation score that is not finite; training stops on bad weights only."""
     for point in curve.points:
         if not isfinite(point.scores[metric]):
             raise TrainingError(
@@ -92,7 +92,7 @@ def check_finite(curve: Curve, metric: str) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """A variant: over its seeds, and against the baseline with the same seeds."""
+    """A variant: its scores over seeds, and the differences to the baseline with these seeds."""
 
     name: str
     outcomes: list[Outcome]
@@ -115,7 +115,7 @@ class Row:
 
 
 def rows(outcomes: Sequence[Outcome], metric: str) -> list[Row]:
-    """In the order in which the variants were given, the baseline first."""
+    """Return a row for each variant in the order given, the baseline first."""
     by_name: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.trial.variant.name, []).append(outcome)

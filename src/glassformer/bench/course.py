@@ -1,4 +1,4 @@
-"""The course of a run as a picture: what it lost, how it was judged, how fast it learned."""
+"""A picture of training runs: loss, validation, learning rate and speed against minutes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +15,15 @@ PANELS = {
     "learning rate": ("learning_rate",),
     "labels a second": ("labels_per_second",),
 }
-COLOURS, STROKES = 10, ("-", "--", ":", "-.")  # matplotlib's, and what tells the next ten apart
+COLOURS, STROKES = (
+    10,
+    ("-", "--", ":", "-."),
+)  # ten colours, then the next line style
 NAMES = {"train_loss": "training", "valid_loss": "validation", "valid_bleu": "BLEU"}
 
 
 def draw(places: Sequence[Path], path: Path) -> None:
-    """Runs, named by their folders or logs, on one picture against their minutes."""
+    """Draw runs, given by their folders or logs, on one picture."""
     picture.check(path)
     logs = {place: records_of(place) for place in places}
     for place, records in logs.items():

@@ -1,4 +1,4 @@
-"""What the log of a run tells of its course: scores against updates, time and target tokens."""
+"""The log of a run as a curve: scores against updates, time and target tokens."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,11 @@ SCORE = "valid_"
 
 @dataclass(frozen=True)
 class Point:
-    """A validation. Those before it are in its seconds; itself it is not, only the updates."""
+    """A validation. Its seconds include earlier validations, not the time it took itself."""
 
     step: int
     seconds: float
-    labels: int | None  # target tokens until then; None where the log lets nobody tell
+    labels: int | None  # target tokens so far; None where the log does not tell
     scores: dict[str, float]
 
     @property
@@ -25,7 +25,7 @@ class Point:
         return self.seconds / 60
 
     def to_dict(self, *scores: str) -> dict[str, float | None]:
-        """For JSON, with those of the scores that are asked for."""
+        """Return the point for JSON, with these scores."""
         return {
             "updates": self.step,
             "minutes": self.minutes,
@@ -37,13 +37,13 @@ class Point:
 @dataclass(frozen=True)
 class Curve:
     points: list[Point]
-    counted: bool  # target tokens are as the run counted them, not worked out from its speed
+    counted: bool  # target tokens were counted by the run, not computed from its speed
 
 
 def read_curve(place: Path) -> Curve:
-    """The validations of a run, named by its folder or by its log.
+    """Return the validations of a run, given by its folder or its log.
 
-    There is one course in a log: a run that is resumed first drops what came after its checkpoint.
+    A log holds one course: a run that resumes first drops the records after its checkpoint.
     """
     records = records_of(place)
     validations = [r for r in records if any(name.startswith(SCORE) for name in r)]
@@ -56,7 +56,7 @@ def read_curve(place: Path) -> Curve:
 
 
 def records_of(place: Path) -> list[Record]:
-    """Every line of a run's log."""
+    """Return the records of a run's log."""
     path = place if place.is_file() else place / "log.jsonl"
     if not path.is_file():
         raise DataError(
@@ -82,11 +82,10 @@ def _scores(record: Record) -> dict[str, float]:
 
 
 def worked_out(records: list[Record]) -> tuple[list[int], list[float]]:
-    """Updates, and the target tokens until each: speeds times the time that they held for.
+    """Return updates and the target tokens until each, computed from speed times time.
 
-    Both include the validations in between. Only the time of a resumed run from its last record to
-    the checkpoint that it went on from is not in the speed that comes next, and counts as if it
-    were: fewer updates than `log_every`, and a validation if one fell among them.
+    Both include validations. After a resume, the time between the last record and the checkpoint
+    is counted at the speed of the next record; it is less than `log_every` updates.
     """
     steps, labels, since = [0], [0.0], 0.0
     for record in records:
@@ -99,7 +98,7 @@ def worked_out(records: list[Record]) -> tuple[list[int], list[float]]:
 
 
 def at(step: int, steps: list[int], labels: list[float]) -> int | None:
-    """Target tokens until an update between two known ones, or behind the last of them."""
+    """Return the target tokens until an update, interpolated, or extrapolated beyond the last."""
     if len(steps) < 2:
         return None
     slope = (labels[-1] - labels[-2]) / (steps[-1] - steps[-2])

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -95,7 +96,7 @@ class Task:
     beam: int
     references: list[str] | None = None
 
-    @property
+    @cached_property
     def contenders(self) -> list[str]:
         return engines.able(self.saved)
 
@@ -186,8 +187,8 @@ def bench_decode(tasks: list[Task], plan: Plan, command: str, tick: Tick = lambd
         "Encoder included; loading and tokenisation left out. Beams rank by probability alone.",
         f"CTranslate2 {version('ctranslate2')}: a batch on all threads, or in parts with a worker "
         "for each thread.",
-        "The roof is what the machine's memory and arithmetic allow for this work; m: memory is "
-        "the limit of decoding, a: arithmetic.",
+        "roof: tokens/s that this machine's memory (m) or arithmetic (a) allows for this work, and "
+        "how much of it is reached.",
     ]
     if MARIAN in names:
         notes.append(
@@ -221,7 +222,7 @@ def measure(task: Task, plan: Plan, tick: Tick) -> tuple[dict[Cell, Results], Ta
 
 
 def speed_table(task: Task, races: dict[Cell, Results], machine: Machine) -> Table:
-    columns = ["cell", "contender", "tokens/s", "ours ÷ it", "roof", "limit", "% of roof"]
+    columns = ["cell", "contender", "tokens/s", "ours ÷ it", "roof", "by", "% of it"]
     rows: list[Row] = []
     for cell, results in races.items():
         ours = fastest(results, OURS)

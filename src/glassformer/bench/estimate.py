@@ -1,4 +1,4 @@
-"""What a few seeds let one say: a mean, and the interval that it is known to."""
+"""The mean over a few seeds and its 95% interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

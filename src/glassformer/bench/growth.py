@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.bench.harness import Row, Table, Tick, interleave
+from glassformer.bench.harness import Row, Run, Table, Tick, interleave
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.torch_decoder import TorchDecoder, TorchDecoding
-from glassformer.measure import Run, exponent
+from glassformer.measure import exponent
 from glassformer.model.masks import padding_mask
 from glassformer.model.positions import LearnedPositions
 from glassformer.model.transformer import Transformer

@@ -1,4 +1,4 @@
-"""`bench model`: the whole model beside torch's and Hugging Face's; attention against length."""
+"""`bench model`: the torch model beside nn.Transformer and Marian; attention against length."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.bench.harness import Report, Row, Table, Tick, interleave
+from glassformer.bench.harness import Report, Row, Run, Table, Tick, interleave
 from glassformer.bench.peers import MarianPeer, TorchPeer
-from glassformer.measure import Run, exponent, peak_bytes
+from glassformer.measure import exponent, peak_bytes
 from glassformer.model.attention import fused_attention, scaled_dot_product_attention
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
@@ -19,7 +19,7 @@ OURS, ROOF = "glassformer", "products alone"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure; the defaults are the figures that the project publishes."""
+    """How much to measure; the defaults are those of the published figures."""
 
     preset: str = "vaswani2017-base"
     batch: int = 64
@@ -32,7 +32,7 @@ class Plan:
 
     @classmethod
     def quick(cls) -> "Plan":
-        """The same measurements in seconds: for tests, not for figures."""
+        """Return the same measurements in seconds: for tests, not for figures."""
         return cls("tiny", 4, 6, 1, (64, 128, 256), 1, 2, 16)
 
     @property
@@ -82,7 +82,7 @@ def bench_model(plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
 
 @torch.no_grad()
 def check_same_logits(contenders: dict[str, nn.Module], source: Tensor, target: Tensor) -> None:
-    """A race between models that compute different things would prove nothing."""
+    """Check that all contenders give the same logits."""
     for contender in contenders.values():
         contender.eval()
     expected = contenders[OURS](source, target)
@@ -93,7 +93,7 @@ def check_same_logits(contenders: dict[str, nn.Module], source: Tensor, target: 
 def product_shapes(
     model: Transformer, source: Tensor, target: Tensor
 ) -> list[tuple[int, int, int]]:
-    """(rows, in, out) of every linear layer in one forward pass."""
+    """Return (rows, inputs, outputs) of every linear layer in one forward pass."""
     shapes: list[tuple[int, int, int]] = []
 
     def note(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
@@ -128,7 +128,7 @@ def _step(model: nn.Module, source: Tensor, target: Tensor, gold: Tensor) -> Run
 
 
 def _products(shapes: list[tuple[int, int, int]], backward: bool) -> Run:
-    """y = x Wᵀ, and on the way back dx = dy W and dW = dyᵀ x, into memory that is already there."""
+    """Compute y = x Wᵀ, and backward dx = dy W and dW = dyᵀ x, into allocated memory."""
     operands = {
         (rows, n, m): (torch.randn(rows, n), torch.randn(m, n), torch.randn(rows, m))
         for rows, n, m in shapes
@@ -147,7 +147,7 @@ def _products(shapes: list[tuple[int, int, int]], backward: bool) -> Run:
 
 
 def attention_table(plan: Plan, tick: Tick) -> Table:
-    """Time and memory of the two kernels against length, and the exponents of their growth."""
+    """Tabulate time and memory of the two kernels by length, and the exponents of their growth."""
     kernels = {"readable": scaled_dot_product_attention, "fused": fused_attention}
     costs: list[list[float]] = []  # per length: milliseconds of each kernel, then MiB of each
     for n in plan.attention_lengths:

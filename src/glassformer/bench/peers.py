@@ -1,4 +1,4 @@
-"""The peers of `bench model`: other people's code around the very same weights."""
+"""The peers of `bench model` and `bench train`: other libraries with the same weights."""
 
 import warnings
 from math import sqrt
@@ -18,7 +18,7 @@ from glassformer.model.transformer import Transformer
 class TorchPeer(nn.Module):
     """nn.Transformer, with the embeddings, positions and output that it leaves to its user.
 
-    Dropout stands where ours does, so that all contenders do the same work.
+    Dropout is where ours is, so that all contenders do the same work.
     """
 
     def __init__(self, model: Transformer, max_length: int) -> None:

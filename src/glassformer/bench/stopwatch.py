@@ -1,4 +1,4 @@
-"""Which part of a translator has the clock: timing by hooks on the model's own modules.
+"""Time by part of a translator, measured with hooks on the modules of the model.
 
 The clock runs for exactly one part at a time, the innermost that is open, so the parts add up to
 the whole and nothing is counted twice:
@@ -16,7 +16,7 @@ from time import perf_counter
 
 from torch import nn
 
-from glassformer.measure import Run
+from glassformer.bench.harness import Run
 from glassformer.model.decoder import DecoderLayer
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.transformer import Transformer
@@ -64,7 +64,7 @@ class Stopwatch:
 
 
 def parts_of(model: Transformer) -> list[tuple[str, nn.Module, str]]:
-    """(name, module, part) of every module that is watched."""
+    """Return (name, module, part) of every module that is timed."""
     parts: dict[nn.Module, str] = {
         model.encoder: ENCODING,
         model.decoder: REST,

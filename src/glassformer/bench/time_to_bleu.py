@@ -1,4 +1,4 @@
-"""How long a run trains until its translations are so good: BLEU against time and target tokens."""
+"""`bench time-to-bleu`: when a run first reached a BLEU, by time and by target tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NOTES = [
     "minutes: the training loop with its updates, validations and checkpoints; not the preparation "
     "of the data, nor the validation that found the score. Updates that a killed run lost and made "
     "again count once.",
-    "target tokens: subwords that were to be said, the end of each sentence among them.",
+    "target tokens: subwords of the targets, end marks included.",
     "interpolated: where a straight line from the validation before crosses the target. Nothing "
     "was measured there.",
 ]
@@ -63,7 +63,7 @@ def bleu(point: Point) -> float:
 
 
 def timed(place: Path) -> Timed:
-    """A run's course by BLEU."""
+    """Return the validations of a run by BLEU."""
     curve = read_curve(place)
     points = [point for point in curve.points if "bleu" in point.scores]
     if not points:
@@ -79,7 +79,7 @@ def timed(place: Path) -> Timed:
 
 
 def reached(points: Sequence[Point], target: float) -> Reached | None:
-    """When BLEU was first at or above the target, if it was."""
+    """Return when BLEU was first at or above the target, if ever."""
     i = next((i for i, point in enumerate(points) if bleu(point) >= target), None)
     if i is None:
         return None
@@ -95,7 +95,7 @@ def _crossing(before: Point, after: Point, target: float) -> Crossing:
 
 
 def sheet(runs: Sequence[Timed], target: float, command: str) -> Sheet:
-    """When each run was there, and how it got there."""
+    """Tabulate when each run reached the target, and all its validations."""
     columns = ["BLEU", "updates", "minutes", "target tokens"]
     when = [row for run in runs for row in _when(run, target)]
     course = [[run.name, *_cells(run, point)] for run in runs for point in run.curve.points]
@@ -130,15 +130,15 @@ def _minutes(seconds: float) -> str:
 
 
 def this_machine() -> dict[str, str | int]:
-    """Where this was put together; logs do not tell where their runs were trained.
+    """Return the machine of this report, without threads, which are a setting of each run.
 
-    Threads are a setting of each run.
+    Logs do not tell on which machine a run was trained.
     """
     return {name: value for name, value in machine().items() if name != "threads"}
 
 
 def content(runs: Sequence[Timed], target: float, command: str) -> dict[str, Any]:
-    """For JSON: everything, the whole curves included."""
+    """Return the report for JSON, whole curves included."""
     return {
         "command": command,
         "target": target,
@@ -164,7 +164,7 @@ def _run_content(run: Timed, target: float) -> dict[str, Any]:
 
 
 def picture(runs: Sequence[Timed], target: float, path: Path) -> None:
-    """All runs on one picture, against minutes and, where all have them, against target tokens."""
+    """Draw all runs against minutes and, if all have them, against target tokens."""
     check(path)
     by_tokens = all(p.labels is not None for run in runs for p in run.curve.points)
     figure = new_figure(10 if by_tokens else 5.5, 4)

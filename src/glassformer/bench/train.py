@@ -1,4 +1,4 @@
-"""`bench train`: whole training steps, on batches of real lengths, beside peers in plain loops."""
+"""`bench train`: whole updates on batches of real lengths, beside peers in plain loops."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -9,13 +9,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from glassformer.bench.harness import Report, Row, Table, Tick, interleave
+from glassformer.bench.harness import Report, Row, Run, Table, Tick, interleave
 from glassformer.bench.peers import MarianPeer, TorchPeer
 from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
 from glassformer.errors import SettingsError
-from glassformer.measure import Run
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.train.optimizer import build_optimizers
@@ -28,7 +27,7 @@ RATE, CLIP = 1e-3, 1.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Updates in a turn, and turns; the data says the rest."""
+    """How much to measure: updates per turn, turns, and the settings of a batch."""
 
     updates: int = 6
     rounds: int = 3
@@ -43,7 +42,7 @@ class Plan:
 
 
 def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
-    """Target tokens per second of whole updates."""
+    """Measure target tokens per second of whole updates."""
     if data.train.kind != "translator":
         raise SettingsError(
             f"The data is that of a {data.train.kind}.",
@@ -85,14 +84,14 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
 
 
 def bucketed_batches(data: Prepared, plan: Plan) -> list[Batch]:
-    """Some of our batches: every length has its chance."""
+    """Return the first batches of an epoch, each of similar lengths."""
     examples = _examples(data)
     batches = TokenBatches(examples.lengths, plan.batch_tokens).epoch(0)
     return [examples.batch(indices) for indices in batches[: plan.updates]]
 
 
 def shuffled_batches(data: Prepared, plan: Plan) -> list[Batch]:
-    """What a plain loop over a shuffled data set gets."""
+    """Return the batches of a plain loop over a shuffled data set."""
     examples = _examples(data)
     n_batches = len(TokenBatches(examples.lengths, plan.batch_tokens).epoch(0))
     order = np.random.default_rng(0).permutation(len(examples))

@@ -1,4 +1,4 @@
-"""A run of its own settings: begun, taken up again, and never mixed with another."""
+"""Folders of runs that a command trains: started, resumed, never mixed with other settings."""
 
 import json
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ RECIPE, OUTCOME = "recipe.toml", "outcome.json"  # beside the checkpoints and th
 
 
 def claim(folder: Path, settings: RunSettings) -> bool:
-    """Note what the run in a folder is of, or refuse one that is of something else.
+    """Write the settings of a run to its folder; refuse a folder of a run with other settings.
 
-    Tells whether there is something to resume.
+    Return whether there is a checkpoint to resume from.
     """
     check_claim(folder, settings)
     with one_clear_error(str(folder)):
@@ -25,7 +25,7 @@ def claim(folder: Path, settings: RunSettings) -> bool:
 
 
 def check_claim(folder: Path, settings: RunSettings) -> None:
-    """The check alone: nothing is written."""
+    """Refuse a folder that holds a run with other settings; write nothing."""
     path = folder / RECIPE
     if path.is_file():
         before = RunSettings.from_toml(path.read_bytes())
@@ -54,7 +54,7 @@ def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -
 
 
 def conclude(folder: Path, error: str | None) -> None:
-    """Note that a run is over, for good or by what went wrong for good."""
+    """Record that a run is over, with the error that ended it, if any."""
     _write(folder / OUTCOME, json.dumps({"error": error}) + "\n")
 
 
@@ -63,13 +63,13 @@ def is_over(folder: Path) -> bool:
 
 
 def error_of(folder: Path) -> str | None:
-    """What went wrong with a run that is over."""
+    """Return the error that ended a run, if any."""
     error: str | None = json.loads((folder / OUTCOME).read_text())["error"]
     return error
 
 
 def _write(path: Path, content: str) -> None:
-    """Whole or not at all: a command that is killed is meant to be repeated."""
+    """Write a file atomically: a command that is killed can be repeated."""
     with one_clear_error(path.name):
         partial = path.with_name(f"{path.name}.partial")
         partial.write_text(content)

@@ -1,4 +1,4 @@
-"""Settings around those of a recipe: one changed at a time or all combinations, with seeds."""
+"""Variants of a recipe: one setting changed at a time, or all combinations, with seeds."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -59,7 +59,7 @@ class Trial:
 
 
 def factors(texts: Sequence[str]) -> dict[str, list[str]]:
-    """`name=value,value` of each text; a comma within brackets or quotes is part of a value."""
+    """Parse `name=value,value`; a comma within brackets or quotes is part of a value."""
     found: dict[str, list[str]] = {}
     for text in texts:
         name, _, values = text.partition("=")
@@ -75,7 +75,7 @@ def factors(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def variants(base: RunSettings, tried: dict[str, list[str]], grid: bool) -> list[Variant]:
-    """The baseline, then every other variant, each checked; what is the same is there once."""
+    """Return the baseline, then the other variants, checked and without duplicates."""
     choices = [[f"{name}={value}" for value in values] for name, values in tried.items()]
     combinations = product(*choices) if grid else ((one,) for some in choices for one in some)
     found = [Variant(BASELINE, base)]
@@ -89,7 +89,7 @@ def variants(base: RunSettings, tried: dict[str, list[str]], grid: bool) -> list
 
 
 def _check(settings: RunSettings, base: RunSettings) -> None:
-    """What would end a run before it begins, or make it no variant of the others."""
+    """Refuse settings that cannot be trained, or cannot be compared with the baseline."""
     for name, why in SAME_FOR_ALL.items():
         if attrgetter(name)(settings) != attrgetter(name)(base):
             remedy = f"Change it for all of them, without --vary: {name}=…"
@@ -106,7 +106,7 @@ def _check(settings: RunSettings, base: RunSettings) -> None:
 
 
 def trials(some: Sequence[Variant], seeds: int, folder: Path) -> list[Trial]:
-    """Every variant with the first seed, then with the next: what is there can be compared early.
+    """Return every variant with the first seed, then with the next, to be compared early.
 
     Folders that hold other runs are refused before anything is trained.
     """
@@ -122,5 +122,5 @@ def trials(some: Sequence[Variant], seeds: int, folder: Path) -> list[Trial]:
 
 
 def described(base: RunSettings, names: Iterable[str]) -> str:
-    """The baseline's own values of what is varied."""
+    """Return the baseline's values of the settings that are varied."""
     return f"{BASELINE}: {', '.join(f'{name}={attrgetter(name)(base)}' for name in names)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -31,7 +32,7 @@ Threads = Annotated[int, typer.Option(min=1, help="Threads of every contender.")
 
 @app.callback()
 def bench() -> None:
-    """Beside peers, contenders run in turns; the worst ratio to the best of them comes last."""
+    """Measure speed and memory; contenders take turns. The worst ratio to a peer comes last."""
 
 
 @app.command()
@@ -41,11 +42,11 @@ def model(
     ] = None,
     threads: Threads = 2,
     output: Annotated[
-        Path | None, typer.Option(help="Where the figures go as JSON. [results/bench_model.json]")
+        Path | None, typer.Option(help="JSON file of the figures. [results/bench_model.json]")
     ] = None,
     quick: Quick = False,
 ) -> None:
-    """The whole model beside nn.Transformer and Marian; attention's cost against length."""
+    """Compare the torch model with nn.Transformer and Marian; time attention by length."""
     require_torch("glassformer bench model")
     import torch
 
@@ -60,13 +61,13 @@ def model(
 
 
 def effort(quick: bool, rounds: int | None, usual: int) -> str:
-    """How much is measured, as it is typed."""
+    """Return the options that say how much is measured, as they are typed."""
     o.not_with("--quick", quick, "It has rounds of its own.", rounds=rounds)
     return "--quick" if quick else f"--rounds {rounds or usual}"
 
 
 def figures(name: str, quick: bool) -> Path:
-    """Toy figures never take the place of real ones."""
+    """Return the file of the figures; toy figures never replace real ones."""
     return Path("results/quick" if quick else "results") / f"{name}.json"
 
 
@@ -84,15 +85,23 @@ def show(report: "Report", output: Path) -> None:
 
 
 def print_tables(report: "Report") -> Console:
-    """The tables, and what one must know to read them."""
+    """Print the tables and notes of a report."""
     console = Console(width=100, highlight=False)
     for table in report.tables:
-        rich = RichTable(title=table.title, title_justify="left", title_style="bold")
+        rich = RichTable(
+            title=table.title,
+            title_justify="left",
+            title_style="bold",
+            box=SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+        )
         for column, first in zip(table.columns, table.rows[0], strict=True):
             rich.add_column(column, justify="left" if isinstance(first, str) else "right")
         for row in table.rows:
             rich.add_row(*map(_text, row))
         console.print(rich)
+        console.print()
     for note in report.notes:
         console.print(note)
     return console
@@ -106,17 +115,17 @@ def _text(cell: str | int | float) -> str:
 
 @app.command()
 def train(
-    recipe: Annotated[Path, typer.Option(help="Whose data to take the batches from.")] = Path(
+    recipe: Annotated[Path, typer.Option(help="Recipe that the data is taken from.")] = Path(
         "recipes/multi30k.toml"
     ),
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 3,
-    updates: Annotated[int, typer.Option(min=1, help="Updates in a turn.")] = 6,
+    updates: Annotated[int, typer.Option(min=1, help="Updates per turn.")] = 6,
     threads: Threads = 2,
-    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path(
+    output: Annotated[Path, typer.Option(help="JSON file of the figures.")] = Path(
         "results/bench_train.json"
     ),
 ) -> None:
-    """Whole training steps of the tiny shape beside nn.Transformer and Marian."""
+    """Compare whole updates of the tiny shape with nn.Transformer and Marian."""
     require_torch("glassformer bench train")
     import torch
 
@@ -284,14 +293,10 @@ def time_to_bleu(
         ),
     ],
     target: Annotated[float, typer.Option(min=0.0, max=100.0, help="The BLEU to reach.")] = 55.0,
-    output: Annotated[
-        Path | None, typer.Option(help="Where figures and curves go as JSON.")
-    ] = None,
-    figure: Annotated[
-        Path | None, typer.Option(help="Where the picture goes: .svg or .png.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="JSON file of figures and curves.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="File of the picture: .svg or .png.")] = None,
 ) -> None:
-    """When validation first had a BLEU, and its curve against minutes and target tokens."""
+    """Report when validation first reached a BLEU, by minutes and by target tokens."""
     from glassformer import picture
     from glassformer.bench import time_to_bleu as bench
     from glassformer.cli.evaluate import WIDTH, write
@@ -319,11 +324,11 @@ def course(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or their logs.")
     ],
-    output: Annotated[Path, typer.Option(help="Where the picture goes: .svg or .png.")] = Path(
+    output: Annotated[Path, typer.Option(help="File of the picture: .svg or .png.")] = Path(
         "course.svg"
     ),
 ) -> None:
-    """Draw loss, validation, learning rate and speed of runs against their minutes."""
+    """Draw loss, validation, learning rate and speed of runs against minutes."""
     from glassformer.bench.course import draw
 
     draw(runs, output)
@@ -331,7 +336,7 @@ def course(
 
 
 def _trained(settings: RunSettings, name: str, target: float) -> Path:
-    """A recipe trained until BLEU is reached, or until its own limits; gives the run's folder."""
+    """Train a recipe until the BLEU is reached or the recipe ends; return the folder of the run."""
     from glassformer.bench.trials import claim
     from glassformer.cli.train import carry_out
 
