@@ -4,14 +4,18 @@
     def scale(x, factor): ...
 
 Compiled functions release the GIL and check no bounds: what they are handed was checked before.
+Floating-point operations are done as they are written, never reordered or fused: a loop that runs
+as vectors on one day and one by one on another, because of where memory lies, gives the same bits.
 The code is kept in the user's cache folder, apart for each version of the sources and each set of
 instructions, so an update never meets old code. `GLASSFORMER_CACHE` names another cache folder,
 `GLASSFORMER_KERNEL` another set of instructions: avx512-vnni, avx-vnni, avx2 or generic.
 """
 
+import json
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +23,7 @@ from typing import Any, TypeVar
 
 import numba
 from llvmlite import binding
+from numba.core.caching import IndexDataCacheFile
 
 from glassformer.errors import SettingsError
 
@@ -90,22 +95,61 @@ def _digest() -> str:
     return sha256(text).hexdigest()[:16]
 
 
+class CheckedFiles(IndexDataCacheFile):
+    """Numba's files of one compiled function, with a checksum of each beside them.
+
+    Damaged files count as absent: Numba would stop with an error, or run what is in them. Where
+    nothing can be written, code is compiled for this process alone.
+    """
+
+    @property
+    def _sums(self) -> Path:
+        return Path(f"{self._index_path}.sha256")
+
+    def _digests(self) -> dict[str, str]:
+        stem = self._index_name.removesuffix(".nbi")
+        files = sorted(Path(self._cache_path).glob(f"{stem}.nb[ic]"))
+        files += sorted(Path(self._cache_path).glob(f"{stem}.*.nbc"))
+        return {file.name: sha256(file.read_bytes()).hexdigest() for file in files}
+
+    def _are_whole(self) -> bool:
+        try:
+            return bool(json.loads(self._sums.read_bytes()) == self._digests())
+        except (OSError, ValueError):
+            return False
+
+    def load(self, key: Any) -> Any:
+        """Return the machine code of a signature, or None."""
+        return super().load(key) if self._are_whole() else None
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write the machine code of a signature, then the checksums."""
+        with suppress(OSError):
+            if not self._are_whole():
+                Path(self._index_path).unlink(missing_ok=True)
+            super().save(key, data)
+            fresh = self._sums.with_suffix(f".{os.getpid()}")
+            fresh.write_text(json.dumps(self._digests()))
+            fresh.replace(self._sums)
+
+
 def compiled(function: F) -> F:
     """Compile `function` on its first call from Python, and keep it on disk."""
     before = _config.CACHE_DIR  # Numba reads it while it decorates
     _config.CACHE_DIR = str(cache_folder())
     try:
-        return _njit(cache=True, no_cfunc_wrapper=True, fastmath={"contract"}, **OPTIONS)(function)
+        made = _njit(cache=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+        files = made._cache._cache_file
+        stem = files._index_name.removesuffix(".nbi")
+        made._cache._cache_file = CheckedFiles(files._cache_path, stem, files._source_stamp)
+        return made
     finally:
         _config.CACHE_DIR = before
 
 
 def inner(function: F) -> F:
-    """Compile `function` into the functions that call it; Python cannot call it.
-
-    Sums keep the order in which they are written.
-    """
-    return _njit(fastmath={"contract"}, **INNER, **OPTIONS)(function)
+    """Compile `function` into the functions that call it; Python cannot call it."""
+    return _njit(**INNER, **OPTIONS)(function)
 
 
 def inlined(function: F) -> F:
@@ -114,13 +158,4 @@ def inlined(function: F) -> F:
     For what is short or called once: Numba compiles every other function on its own, and again
     inside each function that calls it.
     """
-    return _njit(inline="always", fastmath={"contract"}, **INNER, **OPTIONS)(function)
-
-
-def fast(function: F) -> F:
-    """Like `inner`, and let the sums of loops be vectorised; no value may be NaN.
-
-    The order of such a sum depends on the number of its terms only, never on other rows.
-    """
-    fastmath = {"contract", "reassoc", "nsz", "arcp", "nnan", "afn"}
-    return _njit(fastmath=fastmath, **INNER, **OPTIONS)(function)
+    return _njit(inline="always", **INNER, **OPTIONS)(function)

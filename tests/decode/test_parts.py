@@ -49,14 +49,17 @@ class Running(TorchDecoder):
         return decoding
 
 
-def run(decoding, taken, beam, n_steps, eos, alpha, candidates):
+def run(decoding, taken, beam, n_steps, bos, eos, alpha, candidates):
     for _ in range(n_steps):
         before = beam.live[: beam.n_live[0]].copy()
         if not len(before):
             return
         last = int(beam.length[before[0]]) - 1
-        tokens, parents = (x[before, last].astype(np.int64) for x in (beam.tokens, beam.parents))
-        scores = decoding.step(tokens, parents)
+        if last < 0:
+            scores = decoding.prefill(np.full((len(before), 1), bos))
+        else:
+            latest = (x[before, last].astype(np.int64) for x in (beam.tokens, beam.parents))
+            scores = decoding.step(*latest)
         values, ids = scores.top(candidates.tokens.shape[1], beam.banned.tolist())
         advance(beam, values, ids, eos, alpha, candidates)
         decoding.keep(np.searchsorted(before, beam.live[: beam.n_live[0]]))

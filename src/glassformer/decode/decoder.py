@@ -65,8 +65,9 @@ class Decoding(Protocol):
 class Decoder(Protocol):
     """A translator or language model that can be searched.
 
-    A Decoder may have one more method: parts(batch, width) -> int, the number of threads that
-    `decode.search` searches parts of a batch on. Without it, a batch is searched in one part.
+    A Decoder may have two more methods: parts(batch, width) -> int, the number of threads that
+    `decode.search` searches parts of a batch on (without it, one), and alone() -> Decoder, the same
+    decoder on one thread, which then searches each part.
     """
 
     @property

@@ -51,6 +51,10 @@ class Ensemble:
         """Return the least number of parts that a member asks for."""
         return min(parts(member, batch, width) for member in self.members)
 
+    def alone(self) -> "Ensemble":
+        """Return the ensemble on one thread."""
+        return Ensemble([alone(member) for member in self.members])
+
     def start(
         self, sources: Sequence[Sequence[int]] | None, batch: int, width: int, max_length: int
     ) -> Decoding:
@@ -82,3 +86,8 @@ def parts(decoder: Decoder, batch: int, width: int) -> int:
     """Return into how many parts the decoder wants a batch split."""
     asked = getattr(decoder, "parts", None)
     return 1 if asked is None else int(asked(batch, width))
+
+
+def alone(decoder: Decoder) -> Decoder:
+    """Return the decoder on one thread, for one of several parts of a batch."""
+    return decoder.alone() if hasattr(decoder, "alone") else decoder

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from glassformer.decode import beam as beams
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.decoder import Decoder, Ids, Scores, Values
-from glassformer.decode.ensemble import as_one, parts
+from glassformer.decode.ensemble import alone, as_one, parts
 from glassformer.decode.observer import Observer, Step
 from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.decode.rows import Rows, top
@@ -48,12 +48,13 @@ def search(
     """
     decoder = as_one(decoders)
     batch = _checked(decoder, sources, bos, options, prefixes, numbers)
+    n_parts = 1 if observer else parts(decoder, len(batch.prefixes), options.width)
+    of_part = alone(decoder) if n_parts > 1 else decoder
 
     def answer(part: slice, stopped: Event) -> Answers:
-        task = _Search(decoder, batch.part(part), bos, eos, options, observer)
+        task = _Search(of_part, batch.part(part), bos, eos, options, observer)
         return task.answers(stopped)
 
-    n_parts = 1 if observer else parts(decoder, len(batch.prefixes), options.width)
     return _in_parts(answer, batch.costs, n_parts)
 
 
@@ -100,6 +101,9 @@ def force_decode(
     if longest == 0:
         return [np.empty(0, np.float32) for _ in targets]
 
+    n_parts = parts(decoder, len(targets), 1)
+    of_part = alone(decoder) if n_parts > 1 else decoder
+
     def answer(part: slice, stopped: Event) -> list[NDArray[np.float32]]:
         wanted = targets[part]
         length = max(1, max(map(len, wanted)))
@@ -109,13 +113,13 @@ def force_decode(
         inputs = np.full_like(ids, bos)
         inputs[:, 1:] = ids[:, :-1]
         given = None if sources is None else sources[part]
-        decoding = decoder.start(given, len(wanted), 1, length)
+        decoding = of_part.start(given, len(wanted), 1, length)
         rows = decoding.prefill(inputs).rows()
         found = np.take_along_axis(rows, ids[..., None], -1)[..., 0]
         return [row[: len(target)] for row, target in zip(found, wanted, strict=True)]
 
     costs = _costs(sources, targets)
-    return _in_parts(answer, costs, parts(decoder, len(targets), 1))
+    return _in_parts(answer, costs, n_parts)
 
 
 def total(log_probs: ArrayLike) -> float:

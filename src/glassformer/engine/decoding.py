@@ -15,6 +15,7 @@ from glassformer.engine.kernels import Struct
 from glassformer.engine.memory import BATCH, rounded_up, struct
 from glassformer.engine.threads import together
 from glassformer.engine.vector import KEYS, int32s, int64s, wait_for_all
+from glassformer.errors import InputError
 
 if TYPE_CHECKING:
     from glassformer.engine.model import CompiledModel, Workspace
@@ -216,8 +217,7 @@ class CompiledDecoding:
 
     def prefill(self, ids: Ids) -> CompiledScores:
         batch, n = ids.shape
-        self.model.check_target(ids)
-        self._reserve_for(n)
+        self._check(ids, len(self.rows), n, n)
         self.ancestors[self.rows, 0, :n] = 0
         places = np.zeros((batch, n, PLACE), np.int64)
         places[..., 0], places[..., 1] = self.rows[:, None], np.arange(n)
@@ -225,10 +225,27 @@ class CompiledDecoding:
         self.length = n
         return self._score(ids, places)
 
+    def _check(self, ids: Ids, n_rows: int, width: int, length: int) -> None:
+        """Refuse what compiled code would write outside its memory for."""
+        self.model.check_target(ids)
+        most = min(self.most, self.model.max_target or self.most)
+        if ids.shape != (n_rows, width) or length > most:
+            raise InputError(
+                f"Tokens of shape {ids.shape} were given, up to position {length}.",
+                f"The decoding has {n_rows} sentences, {width} tokens each, {most} positions.",
+                "Start it with a larger max_length or width.",
+            )
+        self._reserve_for(length)
+
     def step(self, tokens: Ids, parents: Ids | None = None) -> CompiledScores:
         batch, width = tokens.shape
-        self.model.check_target(tokens)
-        self._reserve_for(self.length + 1)
+        self._check(tokens, len(self.rows), self.width, self.length + 1)
+        if parents is not None and (parents.min() < 0 or parents.max() >= self.width):
+            raise InputError(
+                f"A token continues hypothesis {int(parents.max())} of {self.width}.",
+                "Hypotheses are numbered from 0.",
+                "Give parents of the step before.",
+            )
         position, every = self.length, np.arange(width)
         if parents is not None:
             self.ancestors[self.rows] = self.ancestors[self.rows[:, None], parents]

@@ -160,6 +160,8 @@ def encode(
         after(w, b, n + SELF_ATTENTION_NORM, n_rows)
         feed_forward(w, b, i, n + FEED_FORWARD_NORM, n_rows)
     finish(w, b, w.encoder_norm + NORMS * w.encoder_layers, n_rows)
+    if batch.cross_keys == 0:  # nobody asked for them
+        return
     for layer in range(w.decoder_layers):
         i = w.decoder + MATRICES * layer + CROSS_KV
         linear(w, b, i, b.y, b.row, n_rows, b.wide, b.wide_row)
@@ -169,6 +171,8 @@ def encode(
                 k = b.wide + FLOAT * (starts[s] + p) * b.wide_row
                 write_source_keys(w, k, p, keys)
                 copy(k + FLOAT * width, values + FLOAT * p * width, width)
+        if b.n_threads > 1:  # b.wide is written again
+            wait_for_all(b.counter, b.n_threads)
 
 
 @inlined

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.compiled import fast, inlined, inner
+from glassformer.compiled import inlined, inner
 from glassformer.engine.vector import (
     BLOCK,
     KEYS,
@@ -44,6 +44,8 @@ from glassformer.engine.vector import (
     largest,
     largest_magnitude,
     score_keys,
+    total,
+    total_square,
     uint8s,
     wait_for_all,
     weigh_values,
@@ -60,7 +62,7 @@ Address = int
 Struct = Any  # a MODEL, MEMORY or BATCH: see memory.py
 
 
-@fast
+@inner
 def erf(x: np.float32) -> np.float32:
     """Return the error function to 1.5e-7 (Abramowitz and Stegun, 7.1.26)."""
     size = abs(x)
@@ -74,7 +76,7 @@ def erf(x: np.float32) -> np.float32:
     return y if x >= f32(0.0) else -y
 
 
-@fast
+@inner
 def quantise(
     x: Address, stride: int, n_rows: int, width: int, q: Address, q_stride: int, scale: Address
 ) -> None:
@@ -195,28 +197,23 @@ def embed(w: Struct, i: int, token: int, out: Address) -> None:
             row[k] = column[k * BLOCK] * factor
 
 
-@fast
+@inner
 def normalise(w: Struct, n: int, x: Address, stride: int, n_rows: int, out: Address) -> None:
     """LayerNorm(x) or RMSNorm(x) of each row, with the gain and bias of norm n."""
     width, rms = w.d_model, w.rms
     gain = floats(w.norms + FLOAT * 2 * n * width, width)
     bias = floats(w.norms + FLOAT * (2 * n + 1) * width, width)
     for r in range(n_rows):
-        row, to = floats(x + FLOAT * r * stride, width), floats(out + FLOAT * r * stride, width)
-        mean = f32(0.0)
-        if not rms:
-            for k in range(width):
-                mean += row[k]
-            mean /= f32(width)
-        square = f32(0.0)
-        for k in range(width):
-            square += (row[k] - mean) * (row[k] - mean)
+        at = x + FLOAT * r * stride
+        row, to = floats(at, width), floats(out + FLOAT * r * stride, width)
+        mean = f32(0.0) if rms else total(at, width) / f32(width)
+        square = total_square(at, mean, width)
         factor = f32(1.0) / np.sqrt(square / f32(width) + f32(1e-5))
         for k in range(width):
             to[k] = (row[k] - mean) * factor * gain[k] + bias[k]
 
 
-@fast
+@inner
 def add_row(x: Address, y: Address, width: int) -> None:
     """x += y."""
     row, to = floats(y, width), floats(x, width)
@@ -224,7 +221,7 @@ def add_row(x: Address, y: Address, width: int) -> None:
         to[k] += row[k]
 
 
-@fast
+@inner
 def sum_rows(x: Address, y: Address, out: Address, width: int) -> None:
     """Write x + y to other memory: LLVM does not vectorise a loop that reads what it writes."""
     first, second, to = floats(x, width), floats(y, width), floats(out, width)
@@ -232,14 +229,14 @@ def sum_rows(x: Address, y: Address, out: Address, width: int) -> None:
         to[k] = first[k] + second[k]
 
 
-@fast
+@inner
 def copy(x: Address, out: Address, width: int) -> None:
     row, to = floats(x, width), floats(out, width)
     for k in range(width):
         to[k] = row[k]
 
 
-@fast
+@inner
 def activate(
     kind: int, x: Address, stride: int, n_rows: int, out: Address, out_stride: int, width: int
 ) -> None:
@@ -260,7 +257,7 @@ def activate(
                 to[k] = row[k] * sigmoid * row[width + k]
 
 
-@fast
+@inner
 def rotate(x: Address, width: int, cos: Address, sin: Address, d_k: int, out: Address) -> None:
     """Copy heads and turn each pair of their values by the angle of its position (RoPE)."""
     row, to = floats(x, width), floats(out, width)
@@ -272,7 +269,7 @@ def rotate(x: Address, width: int, cos: Address, sin: Address, d_k: int, out: Ad
             to[head + 2 * i + 1] = even * s[i] + odd * c[i]
 
 
-@fast
+@inner
 def write_keys(w: Struct, b: Struct, k: Address, position: int, keys: Address) -> None:
     """Put the keys of a token, rotated where there is RoPE, among those of 16 positions.
 
@@ -285,7 +282,7 @@ def write_keys(w: Struct, b: Struct, k: Address, position: int, keys: Address) -
     write_source_keys(w, k, position, keys)
 
 
-@fast
+@inner
 def write_source_keys(w: Struct, k: Address, position: int, keys: Address) -> None:
     """Put the keys of a token among those of 16 positions."""
     width = w.n_kv_heads * w.d_k
@@ -308,7 +305,7 @@ def score_heads(
         keys += head * KEYS
 
 
-@fast
+@inner
 def attend(
     w: Struct,
     b: Struct,

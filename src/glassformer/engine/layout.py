@@ -146,6 +146,7 @@ def pack(s: ModelSettings, tensors: Tensors, int8: bool | None) -> PackedWeights
     `int8` None keeps what the checkpoint has; True quantises matrices that are in fp32; False
     turns eight bits into fp32.
     """
+    check_names(s, tensors)
     names = dict(matrix_names(s))
     kinds = {m: _is_int8(name, tensors, int8) for m, name in names.items()}
     table = np.zeros((max(names) + 1, COLUMNS), np.int64)
@@ -173,6 +174,37 @@ def pack(s: ModelSettings, tensors: Tensors, int8: bool | None) -> PackedWeights
         if s.norm == "layer-norm":
             weights.norms[n, 1] = checked(tensors, f"{name}.bias", (s.d_model,))
     return weights
+
+
+def check_names(s: ModelSettings, tensors: Tensors) -> None:
+    """Refuse weights of another model: a tensor that is missing, or that the settings lack."""
+    wanted = {f"{name}.weight" for _, name in matrix_names(s)}
+    wanted |= {f"{name}.bias" for _, name in matrix_names(s) if has_bias(s, name)}
+    wanted |= {f"{name}.gain" for _, name in norm_names(s)}
+    if s.norm == "layer-norm":
+        wanted |= {f"{name}.bias" for _, name in norm_names(s)}
+    if s.positions in ("learned", "relative", "relative-bucketed"):
+        stacks = {"encoder": has_encoder(s), "decoder": has_decoder(s)}
+        wanted |= {f"{stack}.positions.weight" for stack, there in stacks.items() if there}
+    if s.ngrams:
+        wanted |= {"votes.weight", "votes.kinds"}
+    given = {name for name in tensors if not name.endswith(SCALE)}
+    if wanted != given:
+        name = min(wanted ^ given)
+        raise CheckpointError(
+            f"The weights are of another model: {name} is {'absent' if name in wanted else 'new'}.",
+            f"The settings ask for {'this' if name in wanted else 'no such'} tensor.",
+            "Load a checkpoint with the settings that lie in its folder.",
+        )
+
+
+def has_bias(s: ModelSettings, name: str) -> bool:
+    """Return whether a matrix has a bias."""
+    if name.endswith("embedding"):
+        return False
+    if name == "output":
+        return s.kind in ("classifier", "tagger")
+    return s.feed_forward_bias if "feed_forward" in name else s.attention_bias
 
 
 def _is_int8(name: str, tensors: Tensors, wanted: bool | None) -> bool:
@@ -236,7 +268,7 @@ def _pack_matrix(
         words = weight.view(np.int32)
     blocks = words.reshape(-1, BLOCK, words.shape[1])
     place.view(np.int32).reshape(len(blocks), -1, BLOCK)[...] = blocks.transpose(0, 2, 1)
-    if f"{name}.bias" in tensors:
+    if has_bias(s, name):
         w.bias[first : first + outputs] = checked(tensors, f"{name}.bias", (outputs,))
     w.bias[first + outputs : first + n_outputs] = HIDDEN  # never the best of the logits
 

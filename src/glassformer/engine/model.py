@@ -1,6 +1,7 @@
 """A model of the compiled engine: checked, packed, and ready to be called."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -163,8 +164,18 @@ class CompiledModel:
             return 1
         return min(self.threads, batch)
 
+    def alone(self) -> "CompiledModel":
+        """Return the same model with one thread: for one of several parts of a batch."""
+        if self.threads == 1:
+            return self
+        model = copy(self)
+        model.threads = 1
+        return model
+
     def set_positions(self, memory: Workspace, stack: str, n: int) -> None:
         """Let `memory` have tables of at least `n` positions, made once and extended as needed."""
+        if self.settings.positions == "learned":
+            n = min(n, self.settings.max_positions)  # a cache has room for more than there are
         known = self._positions.get(stack)
         if known is None or known[0] < n:
             size = max(n, 2 * known[0] if known else FIRST_TABLE)

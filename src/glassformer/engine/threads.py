@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 
 
@@ -11,12 +11,37 @@ def _workers(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, "engine")
 
 
-if hasattr(os, "register_at_fork"):  # a forked process has none of its parent's threads
-    os.register_at_fork(after_in_child=_workers.cache_clear)
+@cache
+def _leader() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "engine-leader")
+
+
+def _forget_threads() -> None:
+    """Forget the threads of the parent: a forked process has none of them."""
+    _workers.cache_clear()
+    _leader.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 def together(work: Callable[[int], None], size: int) -> None:
-    """Call work(0) … work(size - 1) at the same time, the first in this thread."""
+    """Call work(0) … work(size - 1) at the same time; they wait for each other as they go.
+
+    One thread leads one team at a time: teams never wait for each other's workers, and Ctrl-C,
+    which interrupts the main thread, cannot leave a team without one of its members.
+    """
+    if size == 1:
+        return work(0)
+    led = _leader().submit(_lead, work, size)
+    try:
+        led.result()
+    finally:
+        wait([led])
+
+
+def _lead(work: Callable[[int], None], size: int) -> None:
     others = [_workers(size - 1).submit(work, i) for i in range(1, size)]
     work(0)
     for other in others:

@@ -266,8 +266,37 @@ def _magnitude(b: Builder, x: Value) -> Value:
 
 
 LOWEST = -3.4028234663852886e38  # of all floats
+_total = _reduction("fadd", 0.0, lambda b, total, x: b.fadd(total, x))
 _largest = _reduction("fmax", LOWEST, _larger)
 _largest_magnitude = _reduction("fmax", 0.0, lambda b, t, x: _larger(b, t, _magnitude(b, x)))
+
+
+@native
+def total(context: Any, x: Any, n: Any) -> Any:
+    """Return Σ x[i] over n floats at an address."""
+    return types.float32(types.intp, types.intp), _total
+
+
+@native
+def total_square(context: Any, x: Any, mean: Any, n: Any) -> Any:
+    """Return Σ (x[i] - mean)² over n floats at an address."""
+
+    def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
+        x, mean, n = arguments
+        vectors, singles = _variable(b, FLOATS, [0.0] * LANES), _variable(b, F32, 0.0)
+        means = _splat(b, mean)
+
+        def step(kind: ir.Type, mean: Value, total: Value) -> Callable[[Value], None]:
+            def at(offset: Value) -> None:
+                rest = b.fsub(_load(b, x, kind, offset), mean)
+                b.store(_multiply_add(b, rest, rest, b.load(total)), total)
+
+            return at
+
+        _each(b, n, step(FLOATS, means, vectors), step(F32, mean, singles))
+        return b.fadd(_reduced(b, "fadd", b.load(vectors)), b.load(singles))
+
+    return types.float32(types.intp, types.float32, types.intp), emit
 
 
 @native
