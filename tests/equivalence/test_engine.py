@@ -17,6 +17,7 @@ from equivalence.variants import ALL, PAIRS, POSITIONS, Case, cases, choices, va
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS
 from glassformer.engine.model import CompiledModel
+from glassformer.model.masks import padding_mask
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -150,3 +151,16 @@ def test_any_width_gives_the_log_probabilities_of_the_model(
 def test_a_classifier_pools_and_counts_n_grams_as_the_model_does(pooling: str, ngrams: int) -> None:
     sizes = {"ngrams": ngrams, "ngram_places": 101, "vocab_size": 12}  # n-grams that repeat
     assert_labels_as_the_model_does(odd({"kind": "classifier", "pooling": pooling}, **sizes), 12)
+
+
+@pytest.mark.parametrize("kind", ["translator", "classifier", "tagger", "masked-language-model"])
+@pytest.mark.parametrize("residual", choices("residual"))
+def test_the_output_of_the_encoder_is_that_of_the_model(kind: str, residual: str) -> None:
+    model, rows = odd({"kind": kind, "residual": residual}), sentences(*LENGTHS, 9)
+    found = engine(model).encode(rows)
+    with torch.inference_mode():
+        ids = pad(rows, 0)
+        expected = model.double().encoder(ids, padding_mask(ids, 0)).numpy()
+    for ours, theirs, row in zip(found, expected, rows, strict=True):
+        assert ours.shape == (len(row), theirs.shape[-1])
+        assert np.abs(ours - theirs[: len(row)]).max() < TOLERANCE
