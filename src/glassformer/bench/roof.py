@@ -118,18 +118,19 @@ def bandwidth(n_bytes: int, machine: Machine) -> float:
     times = max(1, 20_000_000 // max(n_bytes, 1))  # per measurement: starting threads costs time
 
     def read(thread: int) -> None:
-        for _ in range(times):
-            total(parts[thread])
+        total(parts[thread], times)
 
-    total(parts[0])  # compile
+    total(parts[0], 1)  # compile
     return times * n_bytes / machine.fastest(read)
 
 
 @compiled
-def total(values: NDArray[np.int64]) -> int:
+def total(values: NDArray[np.int64], times: int) -> int:
+    """Return the sum of all values, read `times` times."""
     found = 0
-    for i in range(len(values)):
-        found += values[i]
+    for _ in range(times):
+        for i in range(len(values)):
+            found += values[i]
     return found
 
 
@@ -156,7 +157,14 @@ def _product_speed(model: CompiledModel, n_rows: int, machine: Machine) -> float
 def _one_matrix(int8: bool) -> CompiledModel:
     """Return a language model whose output projection is SIDE × SIDE."""
     s = ModelSettings(
-        kind="language-model", vocab_size=SIDE, d_model=SIDE, n_heads=8, d_ff=64, decoder_layers=1
+        kind="language-model",
+        vocab_size=SIDE,
+        d_model=SIDE,
+        n_heads=8,
+        d_ff=64,
+        decoder_layers=1,
+        attention_bias=False,
+        feed_forward_bias=False,
     )
     numbers = np.random.default_rng(0)
     weights: dict[str, NDArray[np.float32]] = {
