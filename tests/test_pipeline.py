@@ -154,7 +154,7 @@ def test_answers_keep_the_order_of_the_questions_and_batches_their_budget(
     assert said == texts
     cells = [(rows, rows * (width - 1) * beam_size) for rows, width in shapes]
     assert all(size <= batch_tokens or rows == 1 for rows, size in cells)
-    assert sorted(numbered) == [i for i, text in enumerate(texts) if text]
+    assert sorted(numbered) == list(range(len([text for text in texts if text])))
 
 
 def test_nothing_to_translate_gives_nothing(translator):
@@ -165,8 +165,9 @@ def test_nothing_to_translate_gives_nothing(translator):
 
 @pytest.mark.parametrize("text", ["", " ", "\n", "\t \n"], ids=repr)
 def test_an_empty_text_has_an_empty_translation(translator, text):
-    assert translator.translate(text) == ""
-    assert translator.translate([text, "tea", text], max_length=8)[::2] == ["", ""]
+    assert translator.translate(text, split=False) == ""
+    said = translator.translate([text, "tea", text], split=False, max_length=8)
+    assert said[::2] == ["", ""]
     (found,) = translator.n_best([text], SearchOptions(n_best=3))
     assert [(t.text, t.score, t.log_probability, t.ids) for t in found] == [("", 0.0, 0.0, [])]
 
@@ -183,24 +184,77 @@ def test_a_text_of_ten_thousand_words_is_refused_unless_it_may_be_cut_or_split(t
     with pytest.raises(DataError) as caught:
         translator.translate(["tea", long])
     subwords = len(translator.source_tokenizer.encode([long])[0])
-    assert f"Text 2 of 2 has {subwords:,} subwords: 'a dog a dog" in caught.value.what
+    assert f"Sentence 2 of 2 has {subwords:,} subwords: 'a dog a dog" in caught.value.what
     assert len(caught.value.what) < 120
     assert str(LONGEST) in caught.value.why
     assert "truncate=True" in caught.value.remedy and "split=True" in caught.value.remedy
     ids = translator.source_tokenizer.encode([long])[0][:LONGEST]
     short = translator.source_tokenizer.decode(ids)
-    options = {"beam_size": 2, "max_length": 8}
+    options = {"beam_size": 2, "max_length": 8, "split": False}
     cut, expected = (translator.translate(text, truncate=True, **options) for text in (long, short))
     assert cut == expected
     with pytest.raises(DataError, match="The text has"):
-        translator.translate(long)
+        translator.translate(long, split=False)
 
 
-def test_a_text_may_be_split_into_sentences_whose_translations_are_joined(translator):
+def test_a_text_is_split_into_sentences_whose_translations_are_joined(translator):
     parts = ["The old cat sees a dog.", "Two children want some tea!", "A dog."]
-    said = translator.translate(" ".join(parts), split=True, max_length=8)
-    assert said == " ".join(translator.translate(parts, max_length=8))
-    assert translator.translate(["", "Tea. Tea."], split=True, max_length=4)[0] == ""
+    said = translator.translate(" ".join(parts), max_length=8)
+    assert said == " ".join(translator.translate(parts, split=False, max_length=8))
+    assert said == translator.translate(" ".join(parts), split=True, max_length=8)
+    whole = translator.translate(" ".join(parts), split=False, max_length=8)
+    assert (
+        whole == translator.n_best([" ".join(parts)], translator.options(max_length=8))[0][0].text
+    )
+    assert whole != said
+
+
+def test_layout_is_kept(translator):
+    text = "\n  - A dog.  The old cat!\n\n2. Some tea\n\n---\nhttps://a.example/b\n 12.50 \n"
+    parts = ["A dog.", "The old cat!", "Some tea"]
+    said = translator.translate(text, max_length=8)
+    expected = text
+    for part, answer in zip(parts, translator.translate(parts, max_length=8), strict=True):
+        expected = expected.replace(part, answer)
+    assert said == expected
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\n", "12.50", "https://a.example/b", "☃"], ids=repr)
+def test_a_text_without_a_sentence_comes_back_as_it_is(translator, text):
+    assert translator.translate(text) == text
+    assert "".join(translator.stream(text)) == text
+
+
+def test_texts_with_prefixes_are_not_split(translator):
+    text = "A dog. The old cat"
+    said = translator.translate([text], prefixes=["un"], max_length=8)
+    assert said == translator.translate([text], prefixes=["un"], split=False, max_length=8)
+    with pytest.raises(InputError, match="Prefixes were given for texts that are to be split"):
+        translator.translate([text], prefixes=["un"], split=True)
+
+
+def test_a_stream_is_what_translate_returns(translator):
+    lines = "A dog. The cat wants two dogs and the tea,\n some tea."
+    for text in (lines, " A dog! \n\n* Tea. The cat\n"):
+        for split in (True, False):
+            asked = {"split": split, "max_length": 9}
+            told = "".join(translator.stream(text, **asked))
+            assert told == translator.translate(text, 1, **asked)
+
+
+def test_a_model_of_one_direction_takes_its_own_target_only(translator):
+    assert translator.translate("tea", to="fr") == translator.translate("tea")
+    assert translator.towards("fr").translate("tea") == translator.translate("tea")
+    for ask in (
+        lambda: translator.translate("tea", to="en"),
+        lambda: translator.n_best(["tea"], SearchOptions(), to="en"),
+        lambda: translator.score(["tea"], ["un"], to="en"),
+        lambda: next(translator.stream("tea", to="en")),
+        lambda: translator.towards("en"),
+    ):
+        with pytest.raises(InputError, match="does not translate into 'en'") as caught:
+            ask()
+        assert "en to fr" in caught.value.why and "'fr'" in caught.value.remedy
 
 
 def test_options_of_the_search_are_passed_on_and_checked(translator):
@@ -421,7 +475,7 @@ def test_a_stream_of_a_beam_or_of_too_long_a_text_is_refused(translator):
 
 
 def test_a_character_spelt_in_bytes_is_streamed_when_it_is_whole():
-    tokenizer = Tokenizer.train(ENGLISH * 5, 330, byte_fallback=True)
+    tokenizer = Tokenizer.train(ENGLISH * 5, 400, byte_fallback=True)
     text = "a dog 日本 é a"
     (ids,) = tokenizer.encode([text])
     pieces = list(pieces_of(tokenizer, [], iter(ids)))
@@ -504,9 +558,11 @@ def test_no_more_is_read_or_scored_than_a_table_has_positions_for():
     long = "a dog " * 20
     (ids,) = translator.tokenizer.encode([long])
     cut = translator.tokenizer.decode(ids[:11])
-    assert translator.translate(long, 2, truncate=True) == translator.translate(cut, 2)
+    whole = {"split": False}
+    said = translator.translate(long, 2, truncate=True, **whole)
+    assert said == translator.translate(cut, 2, **whole)
     assert classifier.classify(long, truncate=True) == classifier.classify(cut)
-    with pytest.raises(DataError, match="The text has"):
+    with pytest.raises(DataError, match="The sentence has"):
         translator.translate(long)
     targets = ["un", ids[:11]]
     scored = translator.score([long] * 2, targets, truncate=True)
