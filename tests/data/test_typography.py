@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.typography import NARROW, NO_BREAK, normalize, typeset
+from glassformer.data.typography import NARROW, NO_BREAK, normalize, typeset, typeset_pieces
 
 LANGUAGE = st.sampled_from(["en", "fr", None])
 # Text that has much of what the rules are about.
@@ -90,3 +90,16 @@ def test_french_is_typeset_as_in_print(plain, printed):
 
 def test_english_is_not_typeset():
     assert typeset('It\'s "fine"...', "en") == 'It\'s "fine"...'
+
+
+@given(ANY, LANGUAGE.filter(bool), st.integers(1, 5))
+def test_text_is_typeset_in_pieces_as_it_is_whole(text, language, size):
+    pieces = [text[i : i + size] for i in range(0, len(text), size)]
+    assert "".join(typeset_pieces(pieces, language)) == typeset(text, language)
+
+
+def test_typeset_pieces_come_word_by_word_and_quotes_whole():
+    pieces = ["Il", " a", " dit", ' "', "oui", " oui", '"', " ?", " Bien", " sûr", "."]
+    found = list(typeset_pieces(pieces, "fr"))
+    assert found == ["Il", " a", f" dit «{NO_BREAK}oui oui{NO_BREAK}»{NARROW}?", " Bien", " sûr."]
+    assert list(typeset_pieces(pieces, "en")) == pieces

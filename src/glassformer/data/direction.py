@@ -126,3 +126,8 @@ def guess_language(text: str) -> str:
     english = sum(word in _ENGLISH for word in words)
     french += sum(not _ACCENTS.isdisjoint(word) for word in words)
     return "fr" if french > english else "en"
+
+
+def guess_target(data: DataSettings, text: str) -> str:
+    """Guess the language to translate `text` into, from the language that it is in."""
+    return from_language(data, guess_language(text))

@@ -79,7 +79,7 @@ class Segments:
             )
         parts = [self.gaps[0]]
         for sentence, text, gap in zip(self.sentences, translations, self.gaps[1:], strict=True):
-            parts += [_wrap_like(sentence, text), gap]
+            parts += [wrap_like(sentence, text), gap]
         return "".join(parts)
 
 
@@ -173,7 +173,12 @@ def _is_translatable(sentence: str) -> bool:
     return not (is_one_word and is_address)
 
 
-def _wrap_like(source: str, text: str) -> str:
+def is_wrapped(sentence: str) -> bool:
+    """Return whether a sentence goes over several lines."""
+    return LINE_BREAK.search(sentence) is not None
+
+
+def wrap_like(source: str, text: str) -> str:
     """Break `text` into lines at the same shares of its length as `source`."""
     if text == source:
         return text

@@ -15,6 +15,7 @@ composition (NFC). `typeset` is the way back for French output: ’ « » … an
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 
 NO_BREAK, NARROW = "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}"
 _PLAIN = str.maketrans(
@@ -33,6 +34,9 @@ _BEFORE_PERCENT = re.compile(r"(?<=\d)(?=%(?!\w))")
 _CODE = re.compile(r"://|[@&\\<>{}=_]|^[:;]|[?!]\w")  # in a word that is left as it is
 
 _QUOTED = re.compile(r'(?<!\S)((?:[(\[]|\w\')?)"([^"\s](?:[^"]*[^"\s])?)"(?=[\s.,;:?!)\]]|$)')
+_OPENING = re.compile(r"(?<!\S)(?:[(\[]|\w')?\"(?=\S)")
+# A space that belongs to neither a mark nor a number: text before it can be typeset by itself.
+_STABLE = re.compile(r" (?=[^\W\d_])")
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 _THOUSANDS = re.compile(r"(?<![\d.,] )(?<!\S)\d{1,3}(?: \d{3})+(?!\S?\d)(?! \d)")
 
@@ -68,3 +72,33 @@ def typeset(text: str, language: str) -> str:
     text = re.sub(r"(?<=\S) (?=(?::|%)(?:[\s\"')\].,]|$))", NO_BREAK, text)
     text = _THOUSANDS.sub(lambda number: number[0].replace(" ", NARROW), text)
     return re.sub(r"(?<!\.)\.\.\.(?!\.)", "…", text)
+
+
+def typeset_pieces(pieces: Iterable[str], language: str) -> Iterator[str]:
+    """Typeset text that arrives in pieces; joined, the result is `typeset` of all of it.
+
+    A piece is held back until what follows cannot change it: to the end of its word, and from an
+    opening quote to the closing one.
+    """
+    if language != "fr":
+        yield from pieces
+        return
+    text = ""
+    for piece in pieces:
+        text += piece
+        if end := _stable_end(text):
+            yield typeset(text[:end], language)
+            text = text[end:]
+    if text:
+        yield typeset(text, language)
+
+
+def _stable_end(text: str) -> int:
+    """Return the length of the longest start of `text` that no later text can change; 0 if none."""
+    *_, end = (0, *(match.start() for match in _STABLE.finditer(text)))
+    quoted = _QUOTED.sub(lambda match: "x" * len(match[0]), text[:end])  # closed quotes are done
+    opening = _OPENING.search(quoted)
+    if opening is None:
+        return end
+    *_, end = (0, *(match.start() for match in _STABLE.finditer(text, 0, opening.start() + 1)))
+    return end
