@@ -176,7 +176,8 @@ def test_options_reach_the_search_and_every_turn_is_told():
         length_penalty=1.0,
     )
     assert next(turns) == 6
-    assert all(options == {"length_penalty": 1.0} for _, _, options in translator.calls)
+    asked = {"length_penalty": 1.0, "split": False, "typeset": False}
+    assert all(options == asked for _, _, options in translator.calls)
 
 
 def test_the_best_round_of_each_width_counts(monkeypatch):

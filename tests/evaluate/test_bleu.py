@@ -40,7 +40,7 @@ def test_a_translator_is_asked_the_first_column_and_judged_by_the_second():
     sources = ["first", "second"]
     answers = dict(zip(sources, SAID, strict=True))
     translator = SimpleNamespace(
-        translate=lambda texts, beam_size: [answers[text] for text in texts]
+        translate=lambda texts, beam_size, split, typeset: [answers[text] for text in texts]
     )
     rows = list(zip(sources, REFERENCES, strict=True))
     assert bleu_of(translator, rows) == bleu(SAID, REFERENCES)

@@ -32,7 +32,8 @@ class Echo:
     def __init__(self) -> None:
         self.calls = []
 
-    def n_best(self, texts, options, *, batch_tokens, truncate):
+    def n_best(self, texts, options, *, batch_tokens, truncate, typeset):
+        assert not typeset
         self.calls.append((list(texts), options, batch_tokens, truncate))
         return [[Translation(text.upper(), 0.0, 0.0, [7] * len(text))] * 2 for text in texts]
 

@@ -52,7 +52,7 @@ def show(translator: "Translator", run: Path) -> None:
     from glassformer.picture import save
 
     pairs = list(grammar.pairs("test", 1_000))
-    said = translator.translate([pair.source for pair in pairs], beam_size=1)
+    said = translator.translate([pair.source for pair in pairs], beam_size=1, split=False)
     print("Combinations of words that were never trained on:\n")
     for pair, answer in list(zip(pairs, said, strict=True))[:SHOWN]:
         print(f"  english    {pair.source}\n  says       {answer}\n  reference  {pair.target}\n")

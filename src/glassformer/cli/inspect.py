@@ -205,7 +205,7 @@ def statistics(
     sources = [row[0] for row in examples.rows]
     targets = [row[-1] for row in examples.rows]
     if isinstance(model, Translator) and not with_importance:
-        targets = model.translate(sources, beam_size=beam, truncate=truncate)
+        targets = model.translate(sources, beam, split=False, typeset=False, truncate=truncate)
     texts = list(zip(sources, targets, strict=True))
     with progress("reading", len(texts)) as tick:
         found = head_statistics(model, texts, truncate=truncate, tick=tick)
@@ -223,7 +223,7 @@ def worth(
     from glassformer.inspect.masking import places, without_each
 
     def say() -> list[str]:
-        return model.translate(sources, beam_size=beam, truncate=truncate)
+        return model.translate(sources, beam, split=False, typeset=False, truncate=truncate)
 
     whole = say()
     with progress("masking heads", len(places(model.model))) as tick:

@@ -30,6 +30,15 @@ TorchThreads = Annotated[int, typer.Option(min=1, help="Threads of torch.")]
 BatchTokens = Annotated[
     int, typer.Option(min=1, help="Tokens of a batch: more are faster, and take more memory.")
 ]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="LANGUAGE",
+        help="Target language of a model of two directions, such as fr or en. "
+        "[guessed from each text]",
+    ),
+]
 Truncate = Annotated[
     bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")
 ]

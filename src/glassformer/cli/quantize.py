@@ -150,7 +150,7 @@ class Trial:
 
         how: dict[str, Any] = {"batch_tokens": batch_tokens, "truncate": self.truncate}
         if isinstance(model, Translator):
-            return model.translate(texts, self.beam, **how)
+            return model.translate(texts, self.beam, split=False, typeset=False, **how)
         return [found.label for found in model.classify(texts, **how)]
 
 

@@ -141,7 +141,6 @@ def losses(data: "Prepared") -> Iterator[tuple[str, str]]:
 
 def _evaluate(data: "Prepared") -> "Evaluate | None":
     """Return a function that computes BLEU, of each validation set and their mean."""
-    from glassformer.data.direction import tokenizers_for
     from glassformer.decode.torch_decoder import TorchDecoder
     from glassformer.evaluate.bleu import bleu_of
     from glassformer.pipeline import Translator
@@ -158,14 +157,13 @@ def _evaluate(data: "Prepared") -> "Evaluate | None":
 
     def evaluate(model: Any) -> dict[str, float]:
         decoder = TorchDecoder(model)
+        translator = Translator(decoder, data.tokenizers, data.settings)
         if not data.valid_sets:
-            translator = Translator(decoder, data.tokenizers, data.settings)
             return {"bleu": bleu_of(translator, data.valid_rows)}
-        scores = {}
-        for one in data.valid_sets:
-            tokenizers = tokenizers_for(data.settings.data, data.tokenizers, one.to)
-            translator = Translator(decoder, tokenizers, data.settings)
-            scores[f"bleu/{one.name}"] = bleu_of(translator, one.rows)
+        scores = {
+            f"bleu/{one.name}": bleu_of(translator.towards(one.to), one.rows)
+            for one in data.valid_sets
+        }
         return {"bleu": fmean(scores.values()), **scores}
 
     return evaluate

@@ -14,7 +14,7 @@ from glassformer.pretrained import TRANSLATOR
 
 if TYPE_CHECKING:
     from glassformer.decode.options import SearchOptions
-    from glassformer.pipeline import Translation, Translator
+    from glassformer.pipeline import Translator
 
 
 def translate(
@@ -26,6 +26,7 @@ def translate(
             help=f"A run, a checkpoint or one of `models`; several are an ensemble. [{TRANSLATOR}]",
         ),
     ] = None,
+    to: o.To = None,
     file: o.File = None,
     beam: Annotated[
         int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
@@ -58,10 +59,18 @@ def translate(
         bool | None,
         typer.Option(
             "--split/--no-split",
-            help="Cut a line into sentences and join their translations. "
+            help="Translate a line sentence by sentence and keep its layout. "
             "[yes, but not with --n-best or --prefix]",
         ),
     ] = None,
+    typeset: Annotated[
+        bool,
+        typer.Option(
+            "--typeset/--no-typeset",
+            help="Set French as in print: ’ « » … and no-break spaces. For models trained on "
+            "plain typography.",
+        ),
+    ] = True,
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
     threads: o.Threads = None,
@@ -74,8 +83,9 @@ def translate(
 ) -> None:
     """Translate texts, or the lines of a file or of standard input, to as many lines.
 
-    An empty line gives an empty line. With --n-best the index of a line counts from 0, the best
-    answer comes first, and scores are log-probabilities over the length penalty.
+    A line without a sentence, such as a blank one or a lone URL, comes back as it is. With
+    --n-best the index of a line counts from 0, the best answer comes first, and scores are
+    log-probabilities over the length penalty.
     """
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     check_input(texts, file)
@@ -107,11 +117,13 @@ def translate(
     SearchOptions(**search)  # refuse bad options before a model is loaded
     several = named if len(named) > 1 else named[0]
     translator = load_translator(several, int8 or None, threads=threads)
+    if to is not None:
+        translator = translator.towards(to)
     options = translator.options(**search)
     if split is None:
         split = n_best is None and prefix is None
     budget = batch_tokens or BATCH_TOKENS
-    job = Job(translator, options, split, truncate, budget, prefix, scores, bool(n_best))
+    job = Job(translator, options, split, typeset, truncate, budget, prefix, scores, bool(n_best))
     whole = split or n_best is not None or prefix is not None  # nothing is left to cut, or may be
     too_long = f"{'Make it shorter' if whole else 'Cut it into sentences: --split'}; or --truncate."
     if stream:
@@ -128,11 +140,12 @@ STREAM = "One answer is shown while it is made, before its end or its score are 
 
 @dataclass
 class Job:
-    """What is done with each line. It counts: an index and what is drawn depend on it."""
+    """The translation of lines. It counts them: an index and what is drawn depend on the count."""
 
     translator: "Translator"
     options: "SearchOptions"
     split: bool
+    typeset: bool
     truncate: bool
     batch_tokens: int
     prefix: str | None
@@ -142,45 +155,37 @@ class Job:
     sentences: int = 0
 
     def answer(self, texts: list[str]) -> list[list[str]]:
-        parts = [self._parts(text) for text in texts]
-        flat = [part for one in parts for part in one]
-        found = iter(
-            self.translator.n_best(
-                flat,
-                self.options,
-                None if self.prefix is None else [self.prefix] * len(flat),
-                batch_tokens=self.batch_tokens,
-                truncate=self.truncate,
-                first=self.sentences,
-            )
+        from glassformer.pipeline.layout import Layout
+
+        layout = Layout(texts, self.split)
+        sentences = layout.sentences
+        found = self.translator.n_best(
+            sentences,
+            self.options,
+            None if self.prefix is None else [self.prefix] * len(sentences),
+            to=layout.of_each_sentence(self.translator.target_languages(texts)),
+            typeset=self.typeset,
+            batch_tokens=self.batch_tokens,
+            truncate=self.truncate,
+            first=self.sentences,
+            unit=layout.unit,
         )
-        said = [[next(found) for _ in one] for one in parts]
         first, self.lines = self.lines, self.lines + len(texts)
-        self.sentences += len(flat)
+        self.sentences += len(sentences)
         if self.n_best:
-            return [ranked(index, answers) for index, (answers,) in enumerate(said, first)]
+            return [ranked(index, answers) for index, answers in enumerate(found, first)]
+        best = [one for one, *_ in found]
+        answers = layout.join([one.text for one in best])
+        scores = [sum(one.score for one in part) for part in layout.of_each_text(best)]
         return [
-            [self._joined(text, [best for best, *_ in one])]
-            for text, one in zip(texts, said, strict=True)
+            [f"{score:.4f}\t{answer}" if self.scores and text.strip() else answer]
+            for text, answer, score in zip(texts, answers, scores, strict=True)
         ]
 
     def stream(self, text: str, search: dict[str, Any]) -> Iterator[str]:
-        begun = False
-        for part in self._parts(text):
-            between = " " if begun else ""
-            number, self.sentences = self.sentences, self.sentences + 1
-            run: dict[str, Any] = {"truncate": self.truncate, "number": number, **search}
-            for piece in self.translator.stream(part, **run):
-                yield between + piece
-                between, begun = "", True
+        from glassformer.pipeline.layout import Layout
 
-    def _parts(self, text: str) -> list[str]:
-        from glassformer.data.sentences import sentences
-
-        return sentences(text) if self.split else [text]
-
-    def _joined(self, text: str, sentences: "list[Translation]") -> str:
-        said = " ".join(filter(None, (one.text for one in sentences)))
-        if not self.scores or not text.strip():
-            return said
-        return f"{sum(one.score for one in sentences):.4f}\t{said}"
+        number = self.sentences
+        self.sentences += len(Layout([text], self.split).sentences)
+        how: dict[str, Any] = {"split": self.split, "typeset": self.typeset, "number": number}
+        return self.translator.stream(text, truncate=self.truncate, **how, **search)

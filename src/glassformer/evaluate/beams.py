@@ -271,7 +271,7 @@ def beam_figure(comparison: BeamComparison, path: str | Path) -> None:
     picture.save(figure, path)
 
 
-def check_lengths(**texts: Sequence[str]) -> None:
+def check_lengths(**texts: Sequence[object]) -> None:
     """Lists that belong together have one length, and it is not zero."""
     lengths = {name: len(lines) for name, lines in texts.items()}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
@@ -306,6 +306,7 @@ def _decode(
     Memory that was freed is not all given back to the system, and what is left of one width counts
     for the next. Widths go up, so that this flatters none: what is told is at most too much.
     """
+    options = {"split": False, "typeset": False, **options}
     translator.translate(sources[:8], beam_size=1, **options)  # what is made once is made now
     before = _resident("VmRSS")
     decoded: dict[int, tuple[list[str], float, int | None]] = {}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import sacrebleu
 from sacrebleu.metrics.base import Metric
@@ -12,6 +13,7 @@ from sacrebleu.metrics.chrf import CHRF, CHRFScore
 
 from glassformer.pipeline import Translator
 
+References = Sequence[str] | Sequence[Sequence[str]]  # one of each sentence, or several
 RESAMPLES = 1_000  # of the bootstrap that an interval comes from
 
 
@@ -35,27 +37,33 @@ class Bleu(Score):
     reference_length: int
 
 
-def bleu(said: Sequence[str], references: Sequence[str]) -> float:
+def columns(references: References) -> list[list[str]]:
+    """Return the references by column, as sacreBLEU takes them; "" where a sentence has fewer."""
+    rows = [(one,) if isinstance(one, str) else tuple(one) for one in references]
+    return [list(column) for column in zip_longest(*rows, fillvalue="")]
+
+
+def bleu(said: Sequence[str], references: References) -> float:
     """Cased, detokenised BLEU with sacreBLEU's own tokenisation (13a)."""
-    return float(sacrebleu.corpus_bleu(list(said), [list(references)]).score)
+    return float(sacrebleu.corpus_bleu(list(said), columns(references)).score)
 
 
 def bleu_of(translator: Translator, rows: Sequence[tuple[str, ...]]) -> float:
     """BLEU of what `translator` says, greedily, to the first column of `rows` by the second."""
     sources, references = zip(*rows, strict=True)
-    return bleu(translator.translate(sources, beam_size=1), references)
+    return bleu(translator.translate(sources, beam_size=1, split=False, typeset=False), references)
 
 
 def bleu_score(
     said: Sequence[str],
-    references: Sequence[str],
+    references: References,
     tokenised: bool = False,
     resamples: int = RESAMPLES,
 ) -> Bleu:
     """BLEU as `bleu` has it or, of texts `tokenised` already, lower-cased on the tokens given."""
     # `force`: sacreBLEU warns of tokenised text, which is what is meant here
     metric = BLEU(lowercase=True, tokenize="none", force=True) if tokenised else BLEU()
-    score = metric.corpus_score(list(said), [list(references)], n_bootstrap=resamples)
+    score = metric.corpus_score(list(said), columns(references), n_bootstrap=resamples)
     assert isinstance(score, BLEUScore)
     return Bleu(
         score.score,
@@ -77,9 +85,10 @@ class _Chrf(CHRF):
         return score
 
 
-def chrf_score(said: Sequence[str], references: Sequence[str], resamples: int = RESAMPLES) -> Score:
+def chrf_score(said: Sequence[str], references: References, resamples: int = RESAMPLES) -> Score:
+    """chrF; of several references the best counts for each sentence."""
     metric = _Chrf()
-    score = metric.corpus_score(list(said), [list(references)], n_bootstrap=resamples)
+    score = metric.corpus_score(list(said), columns(references), n_bootstrap=resamples)
     return Score(score.score, *_interval(metric, score), str(metric.get_signature()))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.decode.options import SearchOptions
 from glassformer.evaluate.beams import check_lengths
-from glassformer.evaluate.bleu import Bleu, Score, bleu_score, chrf_score
+from glassformer.evaluate.bleu import Bleu, References, Score, bleu_score, chrf_score
 from glassformer.evaluate.card import Circumstances, Sheet, Table
 from glassformer.evaluate.examples import turns
 from glassformer.evaluate.moses import as_published
@@ -94,7 +94,7 @@ def say(
     tick: Callable[[], None] = lambda: None,
 ) -> Said:
     """Translate all, in `turns`, and tick after each."""
-    ask = partial(translator.n_best, batch_tokens=batch_tokens, truncate=truncate)
+    ask = partial(translator.n_best, typeset=False, batch_tokens=batch_tokens, truncate=truncate)
     ask(sources[:1], options)  # what is made once is made now
     texts, tokens = [""] * len(sources), 0
     start = perf_counter()
@@ -128,15 +128,16 @@ def perplexity(
 
 def translation_card(
     said: Said,
-    references: Sequence[str],
+    references: References,
     perplexity: float,
     circumstances: Circumstances,
     tokenised: Sequence[str] | None = None,
     language: str | None = None,
 ) -> TranslationCard:
-    """`tokenised` are references as published, lower-cased and tokenised, in `language`.
+    """Return the card; a sentence has one reference or several.
 
-    What was said becomes so first, unless `language` is None: then it was said in tokens.
+    `tokenised` are references as published, lower-cased and tokenised, in `language`. The output
+    is tokenised likewise, unless `language` is None: then the model has produced tokens.
     """
     texts = said.texts
     check_lengths(translations=texts, references=references)
@@ -151,11 +152,15 @@ def translation_card(
         tokenised_bleu=on_tokens,
         chrf=chrf_score(texts, references),
         perplexity=perplexity,
-        exact_match=sum(a == b for a, b in zip(texts, references, strict=True)) / len(texts),
+        exact_match=sum(map(_is_exact, texts, references)) / len(texts),
         tokens_per_second=said.tokens / said.seconds,
         sentences_per_second=len(texts) / said.seconds,
         circumstances=circumstances,
     )
+
+
+def _is_exact(text: str, references: str | Sequence[str]) -> bool:
+    return text == references if isinstance(references, str) else text in references
 
 
 def _row(name: str, score: Score) -> list[str]:

@@ -51,8 +51,8 @@ def check_list(texts: object) -> None:
         )
 
 
-def check_counts(texts: Sequence[str], others: Sequence[Ids], what: str) -> None:
-    """Refuse prefixes or targets that are not as many as the texts."""
+def check_counts(texts: Sequence[str], others: Sequence[object], what: str) -> None:
+    """Refuse prefixes, targets or languages that are not as many as the texts."""
     if len(texts) != len(others):
         raise InputError(
             f"{len(texts)} texts were given with {len(others)} {what}.",
@@ -82,10 +82,20 @@ def encode_sources(
 ) -> list[Ids]:
     """Return the ids of each text; cut or refuse what is longer than the model was trained on."""
     check_list(texts)
-    rows = tokenizer.encode(texts)
+    return fit_sources(tokenizer.encode(texts), texts, longest, truncate)
+
+
+def fit_sources(
+    rows: Sequence[Ids], texts: Sequence[str], longest: int, truncate: bool, unit: str = "text"
+) -> list[Ids]:
+    """Return the ids of each text; cut or refuse rows of more than `longest` ids.
+
+    `unit` is what an error calls a text: a text, or a sentence of one.
+    """
     for number, ids in enumerate(rows):
         if len(ids) > longest and not truncate:
-            where = f"Text {number + 1} of {len(rows)}" if len(rows) > 1 else "The text"
+            several = f"{unit.capitalize()} {number + 1} of {len(rows)}"
+            where = several if len(rows) > 1 else f"The {unit}"
             raise DataError(
                 f"{where} has {len(ids):,} subwords: {texts[number][:40]!r}…",
                 f"The model was trained on texts of up to {longest}; beyond that it is untested.",

@@ -126,6 +126,7 @@ def _ensemble(members: Sequence[Pipeline]) -> Translator:
         )
     first = translators[0]
     sides = ("source_tokenizer", "target_tokenizer")
+    reading = ("directions", "typography", "source_language", "target_language")
     for other in translators[1:]:
         if any(getattr(first, s).fingerprint != getattr(other, s).fingerprint for s in sides):
             raise CheckpointError(
@@ -133,8 +134,16 @@ def _ensemble(members: Sequence[Pipeline]) -> Translator:
                 "They must produce the same tokens for their probabilities to be averaged.",
                 "Train them on one data set with one vocabulary: the same [data] settings.",
             )
+        mine, its = first.settings.data, other.settings.data
+        for name in reading:
+            if getattr(mine, name) != getattr(its, name):
+                raise CheckpointError(
+                    f"The translators of the ensemble have different data.{name}: "
+                    f"{getattr(mine, name)!r} and {getattr(its, name)!r}.",
+                    "They must read the same text in the same way.",
+                    f"Name translators that were trained with one data.{name}.",
+                )
     decoders = [decoder for translator in translators for decoder in translator.decoders]
-    tokenizers = {"source": first.source_tokenizer, "target": first.target_tokenizer}
     shortest = min(translators, key=lambda translator: translator.max_length)
     in_eight_bits = any(translator.int8 for translator in translators)
-    return Translator(decoders, tokenizers, shortest.settings, in_eight_bits)
+    return Translator(decoders, first.tokenizers, shortest.settings, in_eight_bits)

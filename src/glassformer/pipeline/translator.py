@@ -1,15 +1,19 @@
 """Translation: text in one language to text in another."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 
 from glassformer.config import RunSettings
-from glassformer.data.sentences import sentences
+from glassformer.data.direction import from_language, guess_target, targets, tokenizers_for
+from glassformer.data.sentences import is_wrapped, wrap_like
 from glassformer.data.tokenizer import BOS, EOS, Tokenizer
+from glassformer.data.typography import normalize, typeset_pieces
+from glassformer.data.typography import typeset as typeset_text
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import force_decode, search, stream, total
-from glassformer.errors import DataError
+from glassformer.errors import DataError, InputError
 from glassformer.pipeline.batches import (
     BATCH_TOKENS,
     Ids,
@@ -18,13 +22,14 @@ from glassformer.pipeline.batches import (
     check_counts,
     check_list,
     encode_prefixes,
-    encode_sources,
+    fit_sources,
     in_batches,
     max_source,
     pieces_of,
     translations,
 )
 from glassformer.pipeline.engines import torch_module
+from glassformer.pipeline.layout import Layout
 from glassformer.pipeline.options import SearchKeywords, Unpack, one_answer
 
 if TYPE_CHECKING:
@@ -34,9 +39,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Translation", "Translator"]
 
+GUESSED = {"en", "fr"}  # languages that `guess_target` can tell apart
+
 
 class Translator:
-    """A translator with its tokenizers, or an ensemble of translators with the same tokenizers."""
+    """A translator with its tokenizers, or an ensemble of translators with the same tokenizers.
+
+    A model trained with `data.directions = "both"` translates into two languages. Its methods take
+    the target language as `to`; None is `self.to`, or a guess from each text.
+    """
 
     def __init__(
         self,
@@ -44,11 +55,89 @@ class Translator:
         tokenizers: dict[str, Tokenizer],
         settings: RunSettings,
         int8: bool = False,
+        to: str | None = None,
     ) -> None:
         self.decoders = list(decoders) if isinstance(decoders, Sequence) else [decoders]
-        self.settings, self.int8 = settings, int8
-        self.source_tokenizer = tokenizers.get("joint") or tokenizers["source"]
+        self.tokenizers, self.settings, self.int8 = tokenizers, settings, int8
         self.target_tokenizer = tokenizers.get("joint") or tokenizers["target"]
+        self.source_tokenizers = self._source_tokenizers()
+        self.to = to
+        if to is not None:
+            self.check_target(to)
+
+    def _source_tokenizers(self) -> dict[str, Tokenizer]:
+        """Return the tokenizer of the source for each target language."""
+        data = self.settings.data
+        if data.directions == "forward" and not data.typography:
+            plain = self.tokenizers.get("joint") or self.tokenizers["source"]
+            return {data.target_language: plain}
+        return {to: tokenizers_for(data, self.tokenizers, to)["source"] for to in self.targets}
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The languages that the model translates into, the main one first."""
+        return targets(self.settings.data)
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        """The tokenizer of the source in the direction `to`, or else in the main one."""
+        return self.source_tokenizers[self.to or self.targets[0]]
+
+    def towards(self, to: str | None) -> "Translator":
+        """Return this translator with `to` as the target language of all its methods."""
+        return Translator(self.decoders, self.tokenizers, self.settings, self.int8, to)
+
+    def check_target(self, to: str) -> None:
+        """Refuse a target language that the model was not trained on."""
+        if to not in self.targets:
+            pairs = [f"{from_language(self.settings.data, one)} to {one}" for one in self.targets]
+            raise InputError(
+                f"The model does not translate into {to!r}.",
+                f"It was trained to translate {' and '.join(pairs)}.",
+                f"Choose {' or '.join(map(repr, self.targets))}, or leave it out.",
+            )
+
+    def target_languages(
+        self, texts: Sequence[str], to: str | Sequence[str] | None = None
+    ) -> list[str]:
+        """Return the target language of each text: that of `to`, or guessed from the text."""
+        to = self.to if to is None else to
+        if to is not None and not isinstance(to, str):
+            check_counts(texts, to, "target languages")
+            for language in set(to):
+                self.check_target(language)
+            return list(to)
+        if to is not None:
+            self.check_target(to)
+        elif len(self.targets) == 1:
+            to = self.targets[0]
+        elif set(self.targets) != GUESSED:
+            raise InputError(
+                "The target language is not given.",
+                f"It can be guessed from English and French; this model has {self.targets}.",
+                f"Say which: to={self.targets[0]!r}, --to {self.targets[0]}.",
+            )
+        return [to or guess_target(self.settings.data, text) for text in texts]
+
+    def plain(self, text: str, language: str) -> str:
+        """Return `text` in the typography of the training text: normalised, or as it is."""
+        return normalize(text, language) if self.settings.data.typography else text
+
+    def _encode(
+        self, texts: Sequence[str], to: Sequence[str], truncate: bool, unit: str = "text"
+    ) -> list[Ids]:
+        """Return the source ids of each text, with the tag of its target language."""
+        rows: list[Ids] = [[] for _ in texts]
+        for language, tokenizer in self.source_tokenizers.items():
+            indices = [i for i, one in enumerate(to) if one == language]
+            encoded = tokenizer.encode([texts[i] for i in indices])
+            for i, ids in zip(indices, encoded, strict=True):
+                rows[i] = ids
+        return fit_sources(rows, texts, self.max_length, truncate, unit)
+
+    def _printed(self, text: str, language: str, typeset: bool) -> str:
+        """Typeset output of a model that was trained on plain typography, if asked to."""
+        return typeset_text(text, language) if typeset and self.settings.data.typography else text
 
     @property
     def models(self) -> "list[Transformer]":
@@ -95,7 +184,9 @@ class Translator:
         text: str,
         beam_size: int = 5,
         *,
-        split: bool = False,
+        to: str | None = None,
+        split: bool | None = None,
+        typeset: bool = True,
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = BATCH_TOKENS,
         truncate: bool = False,
@@ -108,7 +199,9 @@ class Translator:
         text: Texts,
         beam_size: int = 5,
         *,
-        split: bool = False,
+        to: str | None = None,
+        split: bool | None = None,
+        typeset: bool = True,
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = BATCH_TOKENS,
         truncate: bool = False,
@@ -120,7 +213,9 @@ class Translator:
         text: str | Texts,
         beam_size: int = 5,
         *,
-        split: bool = False,
+        to: str | None = None,
+        split: bool | None = None,
+        typeset: bool = True,
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = BATCH_TOKENS,
         truncate: bool = False,
@@ -129,24 +224,39 @@ class Translator:
     ) -> str | list[str]:
         """Translate one text or many; return the translations in the order of the texts.
 
-        `split` cuts each text into sentences and joins their translations; to `prefixes` and
-        `first` each of these sentences is a text of its own. The other options are those of
-        `n_best` and of `SearchOptions`.
+        to       the target language. None: guessed from each text if the model has two.
+        split    translate each text sentence by sentence and keep its layout. A text without a
+                 sentence stays as it is. None: yes, unless there are `prefixes`.
+        typeset  set French the way it is printed, if the model was trained with
+                 `data.typography`.
+        first    the number of the first sentence: see `n_best`, which has the other options.
         """
         texts = [text] if isinstance(text, str) else list(text)
-        parts = [sentences(one) if split else [one] for one in texts]
-        found = iter(
-            self.n_best(
-                [part for one in parts for part in one],
-                one_answer(self.options(beam_size, **search)),
-                prefixes,
-                batch_tokens=batch_tokens,
-                truncate=truncate,
-                first=first,
-            )
+        layout = Layout(texts, self.splits(split, prefixes))
+        languages = layout.of_each_sentence(self.target_languages(texts, to))
+        found = self._search(
+            layout.sentences,
+            languages,
+            one_answer(self.options(beam_size, **search)),
+            prefixes,
+            batch_tokens=batch_tokens,
+            truncate=truncate,
+            first=first,
+            typeset=typeset,
+            unit=layout.unit,
         )
-        answers = [" ".join(filter(None, (next(found)[0].text for _ in one))) for one in parts]
+        answers = layout.join([best.text for best, *_ in found])
         return answers[0] if isinstance(text, str) else answers
+
+    def splits(self, split: bool | None, prefixes: object) -> bool:
+        """Return whether texts are split; refuse to split texts that have prefixes."""
+        if split and prefixes is not None:
+            raise InputError(
+                "Prefixes were given for texts that are to be split.",
+                "A prefix is the start of one translation, and a text may have many sentences.",
+                "Leave split out, or translate sentence by sentence.",
+            )
+        return prefixes is None if split is None else split
 
     def n_best(
         self,
@@ -154,21 +264,50 @@ class Translator:
         options: SearchOptions,
         prefixes: Sequence[str] | None = None,
         *,
+        to: str | Sequence[str] | None = None,
+        typeset: bool = True,
         batch_tokens: int = BATCH_TOKENS,
         truncate: bool = False,
         first: int = 0,
+        unit: str = "text",
     ) -> list[list[Translation]]:
         """Return the best translations of each text, best first; an empty text has an empty one.
 
+        Each text is translated as one sentence. `to` is one target language or one for each text.
         Translations found by a search have different texts, so a list may be shorter than `n_best`.
         Each translation begins with its prefix. `truncate` cuts texts that are longer than the
         model was trained on; without it they are refused. `first` is the number of the first text:
-        samples of a text depend on the seed and its number, not on the batch.
+        samples of a text depend on the seed and its number, not on the batch. `unit` is what an
+        error calls a text.
         """
-        sources = encode_sources(self.source_tokenizer, texts, self.max_length, truncate)
-        given = [""] * len(texts) if prefixes is None else prefixes
-        begin = encode_prefixes(self.target_tokenizer, given, "prefix")
-        check_counts(texts, begin, "prefixes")
+        check_list(texts)
+        return self._search(
+            texts,
+            self.target_languages(texts, to),
+            options,
+            prefixes,
+            batch_tokens=batch_tokens,
+            truncate=truncate,
+            first=first,
+            typeset=typeset,
+            unit=unit,
+        )
+
+    def _search(
+        self,
+        texts: Sequence[str],
+        to: Sequence[str],
+        options: SearchOptions,
+        prefixes: Sequence[str] | None,
+        *,
+        batch_tokens: int,
+        truncate: bool,
+        first: int,
+        typeset: bool,
+        unit: str,
+    ) -> list[list[Translation]]:
+        sources = self._encode(texts, to, truncate, unit)
+        begin = self._encode_prefixes(texts, prefixes, to)
 
         def answer(indices: Ids) -> list[list[Translation]]:
             batch = [[*sources[i], EOS] for i in indices]
@@ -179,13 +318,29 @@ class Translator:
             return [translations(self.target_tokenizer, one, options) for one in found]
 
         empty = [Translation("", 0.0, 0.0, [])]
-        return in_batches(sources, batch_tokens // options.width, answer, empty)
+        answers = in_batches(sources, batch_tokens // options.width, answer, empty)
+        return [
+            [replace(one, text=self._printed(one.text, language, typeset)) for one in found]
+            for found, language in zip(answers, to, strict=True)
+        ]
+
+    def _encode_prefixes(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None, to: Sequence[str]
+    ) -> list[Ids]:
+        if prefixes is None:
+            return [[] for _ in texts]
+        check_list(prefixes)
+        check_counts(texts, prefixes, "prefixes")
+        pairs = zip(prefixes, to, strict=True)
+        given = [self.plain(prefix, language) for prefix, language in pairs]
+        return encode_prefixes(self.target_tokenizer, given, "prefix")
 
     def score(
         self,
         texts: Sequence[str],
         targets: Sequence[str | Ids],
         *,
+        to: str | Sequence[str] | None = None,
         batch_tokens: int = BATCH_TOKENS,
         truncate: bool = False,
     ) -> list[tuple[float, int]]:
@@ -194,9 +349,15 @@ class Translator:
         Both include the end mark. A target is a text, or the ids of a `Translation`: a model may
         spell a text with other subwords than the tokenizer does.
         """
-        sources = encode_sources(self.source_tokenizer, texts, self.max_length, truncate)
-        wanted = self.target_ids(targets)
-        check_counts(texts, wanted, "targets")
+        check_list(texts)
+        languages = self.target_languages(texts, to)
+        sources = self._encode(texts, languages, truncate)
+        check_list(targets)
+        check_counts(texts, targets, "targets")
+        pairs = zip(targets, languages, strict=True)
+        wanted = self.target_ids(
+            [self.plain(y, language) if isinstance(y, str) else y for y, language in pairs]
+        )
 
         def answer(indices: Ids) -> list[tuple[float, int]]:
             batch = [[*sources[i], EOS] for i in indices]
@@ -204,8 +365,8 @@ class Translator:
             found = force_decode(self.decoders, batch, forced, BOS)
             return [(total(of_tokens), len(of_tokens)) for of_tokens in found]
 
-        pairs = [[*x, EOS, *y] for x, y in zip(sources, wanted, strict=True)]
-        return in_batches(pairs, batch_tokens, answer, (0.0, 0))
+        lengths = [[*x, EOS, *y] for x, y in zip(sources, wanted, strict=True)]
+        return in_batches(lengths, batch_tokens, answer, (0.0, 0))
 
     def target_ids(self, targets: Sequence[str | Ids]) -> list[Ids]:
         """Return the ids of targets to be scored; refuse more tokens than learned positions."""
@@ -227,6 +388,9 @@ class Translator:
         self,
         text: str,
         *,
+        to: str | None = None,
+        split: bool = True,
+        typeset: bool = True,
         truncate: bool = False,
         number: int = 0,
         beam_size: int = 1,
@@ -234,10 +398,32 @@ class Translator:
     ) -> Iterator[str]:
         """Yield the translation piece by piece as it is decoded, greedily or with `sample=True`.
 
-        `number` is the number of the text among others, as `first` of `n_best` counts them.
+        Joined, the pieces are what `translate` returns with these options. `number` is the number
+        of the first sentence among others, as `first` of `n_best` counts them.
         """
-        (source,) = encode_sources(self.source_tokenizer, [text], self.max_length, truncate)
-        if source:
-            options = SearchOptions(beam_size=beam_size, **search)
-            tokens = stream(self.decoders, [*source, EOS], BOS, EOS, options, number=number)
-            yield from pieces_of(self.target_tokenizer, [], tokens)
+        (language,) = self.target_languages([text], to)
+        layout = Layout([text], split)
+        sentences = layout.sentences
+        sources = self._encode(sentences, [language] * len(sentences), truncate, layout.unit)
+        options = SearchOptions(beam_size=beam_size, **search)
+        gaps = layout.segments[0].gaps if layout.segments else ("", "")
+        for i, (sentence, source) in enumerate(zip(sentences, sources, strict=True)):
+            yield from filter(None, gaps[i : i + 1])
+            if source:
+                pieces = self._stream(source, options, number + i)
+                if typeset and self.settings.data.typography:
+                    pieces = typeset_pieces(pieces, language)
+                yield from rewrap(sentence, pieces) if split else pieces
+        yield from filter(None, gaps[-1:])
+
+    def _stream(self, source: Ids, options: SearchOptions, number: int) -> Iterator[str]:
+        tokens = stream(self.decoders, [*source, EOS], BOS, EOS, options, number=number)
+        return pieces_of(self.target_tokenizer, [], tokens)
+
+
+def rewrap(sentence: str, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield `pieces`, or all of them as one if the lines of `sentence` are wrapped."""
+    if not is_wrapped(sentence):
+        yield from pieces
+    elif text := "".join(pieces):
+        yield wrap_like(sentence, text)
