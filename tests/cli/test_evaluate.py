@@ -4,18 +4,21 @@ import gzip
 import json
 import sys
 from hashlib import sha256
+from math import exp
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import two_way
 from glassformer import checkpoint
 from glassformer.checkpoint import Checkpoint, weights_of
 from glassformer.cli.examples import watched_fetching
 from glassformer.config import RunSettings
 from glassformer.data import datasets
 from glassformer.data.prepare import prepare
+from glassformer.data.typography import normalize
 from glassformer.decode.options import SearchOptions
 from glassformer.evaluate.bleu import bleu
 from glassformer.evaluate.translation import Said
@@ -450,3 +453,146 @@ def test_behaviour_is_for_translators(classifier: Command) -> None:
     code, _, said = classifier("evaluate", "run", "--behaviour")
     assert code == 4
     assert "not a translator" in said
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--tokenised-reference", "valid.fr"),
+        ("--tokenised-output",),
+        ("--columns", "en,fr"),
+        ("--skip-bad",),
+        ("--language", "fr"),
+        ("--references", "refs.tsv"),
+        ("--output", "said"),
+    ],
+    ids=lambda option: option[0],
+)
+def test_behaviour_refuses_options_that_it_does_not_use(
+    translator: Command, option: tuple[str, ...]
+) -> None:
+    code, out, said = translator("evaluate", "run", "--behaviour", *option)
+    assert (code, out) == (2, "") and f"{option[0]} does not go with --behaviour" in said
+
+
+# Several references
+
+
+def test_several_references_are_read_after_the_text_or_beside_it(translator: Command) -> None:
+    rows = [[ref, *([ref.upper()] * (n % 3))] for n, ref in enumerate(REFERENCES)]
+    refs = "".join("\t".join(row) + "\n" for row in rows)
+    Path("refs.tsv").write_text(refs)
+    pairs = zip(SOURCES, refs.splitlines(), strict=True)
+    Path("all.tsv.gz").write_bytes(gzip.compress("".join(f"{a}\t{b}\n" for a, b in pairs).encode()))
+    found = []
+    for way in (
+        ("--references", "all.tsv.gz"),
+        ("--source", "valid.en", "--references", "refs.tsv"),
+    ):
+        code, out, said = translator("evaluate", "run", *way, *ONE, "--json", "card.json")
+        assert code == 0, said
+        found.append(card())
+        assert "chrF" in out
+    assert found[0]["bleu"] == found[1]["bleu"] and found[0]["chrf"] == found[1]["chrf"]
+    spoken = load_translator("run").translate(SOURCES)
+    assert found[0]["bleu"]["value"] == pytest.approx(bleu(spoken, rows))
+    assert "nrefs:var" in found[0]["bleu"]["signature"]
+    settings = found[0]["circumstances"]["settings"]
+    assert settings["references"] == "1 to 3 a sentence; perplexity of the first"
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "code", "what"),
+    [
+        ("a\tb\nc\n", (), 3, "1 of 2 lines have no source or no reference. The first is line 2"),
+        ("a\tb\n", ("--source", "valid.en"), 3, "valid.en has 12 lines, and refs.tsv has 1"),
+        ("a\tb\n", FILES, 2, "--reference does not go with --references"),
+        ("a\tb\n", ("--set", "grammar"), 2, "not clear what to evaluate on"),
+        ("a\tb\n", ("--beams",), 2, "--beams does not go with --references"),
+        ("a\tb\n", ("--columns", "1,2"), 2, "--columns goes with --data or --set"),
+        ("a\tb\n", ("--to", "en"), 2, "does not translate into 'en'"),
+    ],
+)
+def test_references_that_cannot_be_used_are_refused(
+    translator: Command, content: str, options: tuple[str, ...], code: int, what: str
+) -> None:
+    Path("refs.tsv").write_text(content)
+    found, out, said = translator("evaluate", "run", "--references", "refs.tsv", *options)
+    assert (found, out) == (code, "") and what in said
+
+
+def test_lines_without_a_reference_are_skipped_when_asked(translator: Command) -> None:
+    Path("refs.tsv").write_text("a fox\tun renard\n\na dog\n")
+    code, _, said = translator(
+        "evaluate", "run", "--references", "refs.tsv", "--skip-bad", *ONE, "--json", "card.json"
+    )
+    assert code == 0 and "3 rows read, 2 bad" in said and card()["sentences"] == 1
+
+
+# Both directions
+
+
+@pytest.fixture
+def both(glassformer: Command) -> Command:
+    """The command, with a translator of both directions and of plain typography in `run`."""
+    checkpoint.write(two_way.two_way(), Path("run"))
+    Path("valid.en").write_text("the “dog” sees  a cat\nI am here\n")
+    Path("valid.fr").write_text("le «\u00a0chien\u00a0» voit un chat\nje suis l’a\u202f!\n")
+    return glassformer
+
+
+@pytest.mark.parametrize("to", ["fr", "en"])
+def test_a_direction_is_scored_in_plain_typography(both: Command, to: str) -> None:
+    languages = ("en", "fr") if to == "fr" else ("fr", "en")
+    files = ("--source", f"valid.{languages[0]}", "--reference", f"valid.{languages[1]}")
+    written = ("--json", "card.json", "--output", "said")
+    code, _, said = both("evaluate", "run", *files, "--to", to, *ONE, *written)
+    assert code == 0, said
+    sources, references = (
+        [normalize(line, name) for line in Path(f"valid.{name}").read_text().splitlines()]
+        for name in languages
+    )
+    translator = load_translator("run")
+    spoken = translator.translate(sources, to=to, split=False, typeset=False)
+    assert Path("said").read_text().splitlines() == spoken
+    assert card()["bleu"]["value"] == pytest.approx(bleu(spoken, references))
+    scored = translator.score(sources, references, to=to)
+    loss = -sum(one for one, _ in scored) / sum(count for _, count in scored)
+    assert card()["perplexity"] == pytest.approx(exp(loss))
+    settings = card()["circumstances"]["settings"]
+    assert settings["to"] == to and "normalised" in settings["typography"]
+
+
+def test_the_main_direction_is_scored_unless_another_is_named(both: Command) -> None:
+    code, _, said = both("evaluate", "run", *FILES, *ONE, "--json", "card.json")
+    assert code == 0, said
+    assert card()["circumstances"]["settings"]["to"] == "fr"
+
+
+def test_columns_of_a_set_follow_the_direction(both: Command) -> None:
+    asked = ("--set", "grammar", "--limit", "3", "--truncate", "--json", "card.json")
+    for to, order in (("fr", ["en", "fr"]), ("en", ["fr", "en"])):
+        code, _, said = both("evaluate", "run", *asked, "--to", to, *ONE)
+        assert code == 0, said
+        checksums = card()["circumstances"]["checksums"]
+        assert [name.split()[-1] for name in checksums] == order
+
+
+def test_beams_and_failures_follow_the_direction(both: Command) -> None:
+    files = ("--source", "valid.fr", "--reference", "valid.en", "--to", "en")
+    code, out, said = both("evaluate", "run", *files, *ONE, "--beams", "--failures", "1")
+    assert code == 0, said
+    assert "Greedy against beam" in out and "Failures in 2 sentences" in out
+
+
+def test_behaviour_runs_in_both_directions(both: Command) -> None:
+    suite = ("--behaviour", "--beam", "1", "--truncate", *ONE, "--failures", "1")
+    files = ("--json", "suite.json", "--markdown", "suite.md")
+    code, out, said = both("evaluate", "run", *suite, *files)
+    assert code == 0, said
+    assert set(card("suite.json")) == {"en-fr", "fr-en"}
+    for direction in ("en-fr", "fr-en"):
+        assert f"Behaviour, {direction}" in out and direction in Path("suite.md").read_text()
+    assert out.count("broken: ") == 2
+    code, out, _ = both("evaluate", "run", *suite, "--to", "en")
+    assert code == 0 and "fr-en" in out and "en-fr" not in out

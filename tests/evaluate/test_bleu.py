@@ -108,3 +108,16 @@ def test_chrf_of_text_that_is_right_only_here_and_there_has_an_interval():
     score = chrf_score(said, references)
     assert score.value == CHRF().corpus_score(said, [references]).score
     assert score.low <= score.value <= score.high
+
+
+def test_a_sentence_may_have_any_number_of_references():
+    said = ["le chat voit un chien", "deux enfants veulent du thé"]
+    rows = [["le chat voit un chien"], ["ils veulent boire", "deux enfants veulent du thé"]]
+    score = bleu_score(said, rows)
+    assert bleu(said, rows) == score.value == pytest.approx(100)
+    assert score.reference_length == 10 and "nrefs:var" in score.signature
+    assert chrf_score(said, rows).value == pytest.approx(100)
+    one = [[row[0]] for row in rows]
+    flat = [row[0] for row in rows]
+    assert bleu_score(said, one) == bleu_score(said, flat)
+    assert chrf_score(said, one) == chrf_score(said, flat)

@@ -77,7 +77,22 @@ def evaluate(
         str, typer.Argument(metavar="MODEL", help="A run, a checkpoint or one of `models`.")
     ],
     source: Annotated[Path | None, typer.Option(help="Text to translate, a line each.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="What it should become.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Its translations, a line each.")] = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(
+            help="Or a TSV file of several references a line, after the text; with --source the "
+            "references only."
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="Target language of a model of two directions. [its main one; with --behaviour "
+            "both]",
+        ),
+    ] = None,
     tokenised_reference: Annotated[
         Path | None, typer.Option(help="The same, lower-cased and Moses-tokenised as published.")
     ] = None,
@@ -148,19 +163,40 @@ def evaluate(
         unused: dict[str, object] = {
             "source": source,
             "reference": reference,
+            "references": references,
+            "tokenised_reference": tokenised_reference,
+            "tokenised_output": tokenised_output or None,
             "data": data,
+            "columns": columns or None,
             "set": name,
+            "split": split,
+            "limit": limit,
+            "skip_bad": skip_bad or None,
+            "language": language,
+            "beams": beams or None,
+            "plot": plot,
+            "training_text": training_text,
+            "output": output,
         }
-        unused |= {"split": split, "limit": limit, "plot": plot, "output": output}
-        unused |= {"beams": beams or None, "training_text": training_text}
         o.not_with("--behaviour", True, "The suite has its own cases and rules.", **unused)
         o.different(json=json_file, markdown=markdown)
         options: dict[str, Any] = {"batch_tokens": batch_tokens, "truncate": truncate}
         asked = {"beam_size": beam, "length_penalty": length_penalty}
         options |= {name: value for name, value in asked.items() if value is not None}
-        run_behaviour(model, int8, threads, options, failures, json_file, markdown)
+        run_behaviour(model, to, int8, threads, options, failures, json_file, markdown)
         return
-    about = Data(source, reference, tokenised_reference, data, chosen, name, split, limit, skip_bad)
+    about = Data(
+        source,
+        reference,
+        tokenised_reference,
+        data,
+        chosen,
+        name,
+        split,
+        limit,
+        skip_bad,
+        references,
+    )
     extras = Extras(beams, plot, failures or 0, training_text)
     tokens = Tokens(tokenised_output, language)
     o.different(json=json_file, markdown=markdown, output=output, plot=plot)
@@ -176,11 +212,16 @@ def evaluate(
     if isinstance(loaded, Translator):
         asked = {"beam_size": beam, "length_penalty": length_penalty}
         search = {name: value for name, value in asked.items() if value is not None}
-        report = translation(model, loaded, about, how, search, extras, tokens)
+        translator = loaded.towards(to or loaded.targets[0])
+        report = translation(model, translator, about, how, search, extras, tokens)
     elif isinstance(loaded, Classifier):
         refuse_texts(about, extras)
-        of_text = {"beam": beam, "length_penalty": length_penalty, "language": language}
-        of_text["tokenised_output"] = tokenised_output or None
+        of_text: dict[str, object] = {
+            "beam": beam,
+            "length_penalty": length_penalty,
+            "language": language,
+        }
+        of_text |= {"tokenised_output": tokenised_output or None, "to": to}
         o.not_with("a classifier", True, "It answers with labels, not with text.", **of_text)
         report = classification(model, loaded, about, how)
     else:
@@ -208,6 +249,7 @@ def evaluate(
 
 def run_behaviour(
     model: str,
+    to: str | None,
     int8: bool,
     threads: int | None,
     options: dict[str, Any],
@@ -215,30 +257,48 @@ def run_behaviour(
     json_file: Path | None,
     markdown: Path | None,
 ) -> None:
-    """Run the behaviour suite and print its table and failures."""
+    """Run the behaviour suite in each direction of the model; print its tables and failures.
+
+    The JSON file is the report of one direction, or an object of reports by direction.
+    """
+    from glassformer.data.direction import from_language
     from glassformer.evaluate import behaviour
     from glassformer.pipeline import load_translator
 
     translator = load_translator(model, int8 or None, threads=threads)
-    languages = translator.settings.data
-    direction = f"{languages.source_language}-{languages.target_language}"
+    targets = translator.targets if to is None else (to,)
+    reports = []
+    for target in targets:
+        direction = f"{from_language(translator.settings.data, target)}-{target}"
+        reports.append(behaviour.run(_translation(translator, target, options), direction))
+    found = [report.to_dict() for report in reports]
+    content = found[0] if len(found) == 1 else {one["direction"]: one for one in found}
+    if json_file:
+        write(json_file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    if markdown:
+        write(markdown, "\n".join(report.markdown() for report in reports))
+    print("\n\n".join(report.table() for report in reports))
+    for report in reports:
+        for failure in report.failures[:shown]:
+            print(f"\n{failure}")
 
+
+def _translation(
+    translator: "Translator", to: str, options: dict[str, Any]
+) -> Callable[[list[str]], list[str]]:
     def translate(texts: list[str]) -> list[str]:
-        return translator.translate(texts, split=True, **options)
+        return translator.translate(texts, to=to, **options)
 
-    report = behaviour.run(translate, direction)
-    for path, content in ((json_file, report.to_json()), (markdown, report.markdown())):
-        if path:
-            write(path, content)
-    print(report.table())
-    for failure in report.failures[:shown]:
-        print(f"\n{failure}")
+    return translate
 
 
 def check(about: Data, extras: Extras, tokens: Tokens) -> None:
     """No option that would be passed over, and no picture that could not be drawn."""
     check_data(about)
-    o.only_with("--source", about.source is not None, tokenised_reference=about.tokenised)
+    two_files = about.reference is not None
+    o.only_with("--source with --reference", two_files, tokenised_reference=about.tokenised)
+    several = {"beams": extras.beams or None, "failures": extras.failures or None}
+    o.not_with("--references", about.references is not None, ONE_REFERENCE, **several)
     o.not_with("--tokenised-output", tokens.spoken, AS_IT_IS, language=tokens.language)
     o.only_with("--beams", extras.beams, plot=extras.plot)
     o.only_with("--failures", extras.failures > 0, training_text=extras.training_text)
@@ -246,14 +306,15 @@ def check(about: Data, extras: Extras, tokens: Tokens) -> None:
         picture.check(extras.plot)
 
 
+ONE_REFERENCE = "It compares each translation with one reference."
 AS_IT_IS = "What is tokenised already is scored as it is, by the rules of no language."
 
 
 def refuse_texts(about: Data, extras: Extras) -> None:
     """What only a translator has a use for."""
-    if about.source or extras.beams or extras.failures:
+    if about.source or about.references or extras.beams or extras.failures:
         raise SettingsError(
-            "A classifier is not evaluated with --source, --beams or --failures.",
+            "A classifier is not evaluated with --source, --references, --beams or --failures.",
             "It answers with labels, not with text.",
             "Name its texts and labels: --data reviews.jsonl --columns text,label, or a --set.",
         )
@@ -268,6 +329,7 @@ def translation(
     extras: Extras,
     tokens: Tokens,
 ) -> Report:
+    from glassformer.data.direction import from_language
     from glassformer.evaluate.card import markdown
     from glassformer.evaluate.examples import check_fit, turns
     from glassformer.evaluate.moses import as_published
@@ -275,14 +337,19 @@ def translation(
 
     options = translator.options(**search)
     trained_on = translator.settings.data
-    languages = trained_on.source_language, trained_on.target_language
+    to = translator.to or translator.targets[0]
+    languages = from_language(trained_on, to), to
     asked = tokens.spoken or tokens.language is not None
     examples = read(about, languages, tokenised=asked or can_tokenise(about))
-    sources, references, *more = map(list, zip(*examples.rows, strict=True))
-    tokenised = more[0] if more else None
+    plain = translator.plain
+    sources = [plain(row[0], languages[0]) for row in examples.rows]
+    wanted = [row[1:] if about.references else row[1:2] for row in examples.rows]
+    every = [[plain(reference, to) for reference in row] for row in wanted]
+    references = [row[0] for row in every]
+    tokenised = None if about.references else [row[2] for row in examples.rows if len(row) > 2]
     given = {"tokenised_output": tokens.spoken or None, "language": tokens.language}
-    o.only_with("tokenised references", bool(more), **given)
-    language = None if tokens.spoken else tokens.language or trained_on.target_language
+    o.only_with("tokenised references", bool(tokenised), **given)
+    language = None if tokens.spoken else tokens.language or to
     if tokenised and language:
         as_published(sources[:1], language)  # a package that is missing is missed before the work
     if not how.truncate:
@@ -293,16 +360,28 @@ def translation(
         said = say(translator, sources, options, **run, tick=tick)
     of_references = perplexity(translator, sources, references, **run)
     settings = search_settings(options) | how.to_dict()
+    if len(translator.targets) > 1:
+        settings["to"] = to
+    if trained_on.typography:
+        settings["typography"] = "normalised in sources, output and references"
+    if about.references:
+        settings["references"] = f"{_spread(every)} a sentence; perplexity of the first"
     if tokenised:
         settings |= {"tokenised output": tokens.spoken, "tokenised as": language}
     around = circumstances(model, examples, settings, said, how.threads)
-    card = translation_card(said, references, of_references, around, tokenised, language)
+    scored_on = every if about.references else references
+    card = translation_card(said, scored_on, of_references, around, tokenised or None, language)
     report = Report([card.sheet()], card.to_json(), markdown(card.sheet()), said.texts)
     if extras.beams:
         compare(report, translator, sources, references, extras, search | run)
     if extras.failures:
         analyse_failures(report, model, translator, sources, references, extras)
     return report
+
+
+def _spread(rows: list[list[str]]) -> str:
+    fewest, most = min(map(len, rows)), max(map(len, rows))
+    return f"{fewest}" if fewest == most else f"{fewest} to {most}"
 
 
 def can_tokenise(about: Data) -> bool:
@@ -359,7 +438,7 @@ def analyse_failures(
         counts = word_counts(line for (line,) in text)
     with_attention = is_installed("torch")
     if with_attention:
-        translator = load_translator(model, engine="torch")
+        translator = load_translator(model, engine="torch").towards(translator.to)
     else:
         tell("attention is left out: torch is not installed (pip install 'glassformer[train]')")
     found = analyse(

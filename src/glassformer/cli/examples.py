@@ -19,7 +19,7 @@ VALID = "valid"  # which part of a set, where none is named
 
 @dataclass(frozen=True)
 class Data:
-    """What to evaluate on: two files, or one of several columns, or a named set."""
+    """What to evaluate on: two files, one of several columns, one of references, a named set."""
 
     source: Path | None
     reference: Path | None
@@ -30,20 +30,23 @@ class Data:
     split: str | None  # None: the one to validate on
     limit: int | None
     skip_bad: bool
+    references: Path | None = None  # several of each text
 
 
 def check_data(about: Data) -> None:
     """Exactly one way to name the data, and no option that is another's."""
     pair = [about.source, about.reference]
-    ways = [any(pair), about.file is not None, about.name is not None]
-    if sum(ways) != 1 or any(pair) != all(pair):
+    several = about.references is not None
+    o.not_with("--references", several, "It holds all references.", reference=about.reference)
+    ways = [any(pair) or several, about.file is not None, about.name is not None]
+    if sum(ways) != 1 or (not several and any(pair) != all(pair)):
         raise SettingsError(
             "It is not clear what to evaluate on.",
-            "That is --source with --reference, or one file by --data, or a --set.",
+            "That is --source with --reference, --references, one file by --data, or a --set.",
             "For example: --source valid.en --reference valid.fr, or --set multi30k.",
         )
     o.only_with("--set", about.name is not None, split=about.split)
-    o.only_with("--data or --set", not any(pair), columns=about.columns or None)
+    o.only_with("--data or --set", not any(pair) and not several, columns=about.columns or None)
 
 
 def read(
@@ -59,7 +62,7 @@ def read(
     are called by the languages, or text and label.
     """
     from glassformer.data.corpus import TextFiles
-    from glassformer.evaluate.examples import from_files, from_set
+    from glassformer.evaluate.examples import from_files, from_references, from_set
 
     own = ("text", "label") if labels and about.file else tuple(languages)
     columns = about.columns or own
@@ -79,6 +82,10 @@ def read(
                 labels=labels,
                 progress=watch,
             )
+    elif about.references:
+        examples = from_references(
+            about.references, about.source, about.limit, skip_bad=about.skip_bad
+        )
     else:
         if about.file:
             numbered = tuple(int(c) if c.isdecimal() else c for c in columns)

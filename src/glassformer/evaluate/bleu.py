@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import cast
 
 import sacrebleu
 from sacrebleu.metrics.base import Metric
@@ -38,9 +39,10 @@ class Bleu(Score):
 
 
 def columns(references: References) -> list[list[str]]:
-    """Return the references by column, as sacreBLEU takes them; "" where a sentence has fewer."""
+    """Return the references by column, as sacreBLEU takes them; None where a sentence has fewer."""
     rows = [(one,) if isinstance(one, str) else tuple(one) for one in references]
-    return [list(column) for column in zip_longest(*rows, fillvalue="")]
+    found = [list(column) for column in zip_longest(*rows)]
+    return cast(list[list[str]], found)  # sacreBLEU reads None, but its types do not say so
 
 
 def bleu(said: Sequence[str], references: References) -> float:

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from glassformer.data import datasets, grammar
-from glassformer.data.corpus import Corpus, Row, TextFiles, known
+from glassformer.data.corpus import Corpus, Row, TextFiles, known, opened
 from glassformer.data.download import sha256_of
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import DataError
@@ -53,6 +53,60 @@ def from_files(
     """The user's own: a checksum is that of the file as it lies there."""
     rows, skipped = _read(files, limit, skip_bad, labels)
     return Examples(rows, {_name(path, files): sha256_of(path) for path in files.paths}, skipped)
+
+
+def from_references(
+    path: Path,
+    sources: Path | None = None,
+    limit: int | None = None,
+    *,
+    skip_bad: bool = False,
+) -> Examples:
+    """Read a TSV file of several references, a line for each sentence, as many as it has.
+
+    The first column is the source, unless `sources` is the file of the sources. A row is the
+    source and then the references.
+    """
+    found = [line.split("\t") for line in _lines(path)]
+    if sources is not None:
+        lines = _lines(sources)
+        if len(lines) != len(found):
+            raise DataError(
+                f"{sources} has {len(lines):,} lines, and {path} has {len(found):,}.",
+                "Each source has its references on the line of the same number.",
+                "Give two files of as many lines.",
+            )
+        found = [[source, *references] for source, references in zip(lines, found, strict=True)]
+    rows = [tuple(filter(str.strip, row)) for row in found]
+    is_bad = [not row[0].strip() or len(good) < 2 for row, good in zip(found, rows, strict=True)]
+    bad = [number for number, one in enumerate(is_bad, 1) if one]
+    if (bad and not skip_bad) or len(bad) == len(rows):
+        raise DataError(
+            f"{path}: {len(bad):,} of {len(rows):,} lines have no source or no reference."
+            + (f" The first is line {bad[0]:,}." if bad else ""),
+            "A line is a source, a tab and references with tabs between them; with --source it is "
+            "references only.",
+            "Correct these lines, or leave them out: --skip-bad.",
+        )
+    good = [row for row, one in zip(rows, is_bad, strict=True) if not one]
+    paths = [path] if sources is None else [sources, path]
+    skipped = f"{len(rows):,} rows read, {len(bad):,} bad" if bad else ""
+    return Examples(good[:limit], {one.name: sha256_of(one) for one in paths}, skipped)
+
+
+def _lines(path: Path) -> list[str]:
+    with opened(path) as stream:
+        content = stream.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"Line {line:,} of {path} is not UTF-8.",
+            "Text is read in UTF-8.",
+            "Convert it first, for example: iconv -f latin1 -t utf-8.",
+        ) from None
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 def from_set(
