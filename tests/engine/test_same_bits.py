@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from engine.toys import VOCABULARY, answers, engine, sentences, toy
 from glassformer.data.tokenizer import BOS, EOS, PAD
 from glassformer.decode.search import Hypothesis, force_decode, total
+from glassformer.engine import decoding as engine_decoding
+from glassformer.engine import layout as engine_layout
 from glassformer.engine import model as engine_model
 from glassformer.engine.model import CompiledModel
 
@@ -168,3 +170,44 @@ def test_a_label_does_not_depend_on_the_batch(int8: bool, rows: list[int]) -> No
     tags = tagger.tag([QUESTIONS[row] for row in rows[:8]])
     for row, found in zip(rows[:8], tags, strict=True):
         assert (found == tagger.tag([QUESTIONS[row]])[0]).all()
+
+
+class Arena:
+    """Stands in for numpy: arrays lie beside each other, at random before or behind the others."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.memory = np.random.default_rng(seed), np.zeros(1 << 22, np.uint8)
+        self.begin = self.end = (1 << 21) - self.memory.ctypes.data % 16
+
+    def zeros(self, shape: Any, dtype: Any = float) -> Any:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        taken = -(-size // 16) * 16 + 16 * int(self.random.integers(0, 4))
+        if self.random.integers(0, 2):
+            start, self.end = self.end, self.end + taken
+        else:
+            start = self.begin = self.begin - taken
+        return self.memory[start : start + size].view(dtype).reshape(shape)
+
+    empty = zeros
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+@each_precision
+@pytest.mark.parametrize("residual", ["pre-norm", "post-norm"])
+def test_bits_do_not_depend_on_where_memory_lies(
+    int8: bool, residual: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler may choose another loop where two buffers lie close together."""
+    torch.manual_seed(1)
+    model, found = toy(residual=residual, decoder_layers=1), set()
+    for seed in range(60):
+        arena = Arena(seed)
+        for module in (engine_layout, engine_decoding, engine_model):
+            monkeypatch.setattr(module, "np", arena)
+        compiled = engine(model, int8=int8, threads=1)
+        decoding = compiled.start([[5, EOS]], 1, 1, 5)
+        rows = decoding.prefill(np.array([[BOS]])).rows()
+        found.add(decoding.sources.values.tobytes() + rows.tobytes())
+    assert len(found) == 1
