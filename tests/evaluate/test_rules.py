@@ -20,6 +20,7 @@ EXAMPLES = [
     ("starts", "the cat sleeps.", "le chat dort.", None),
     ("ends", "Where is it?", "Où est-ce ?", "Où est-ce."),
     ("ends", 'He said "Go!"', "Il a dit « Va ! »", "Il a dit « Va »"),
+    ("ends", 'He said "Go."', "Il a dit «\u00a0Va.\u00a0»", "Il a dit «\u00a0Va\u00a0»"),
     ("ends", "Well... 😀", "Eh bien… 😀", "Eh bien. 😀"),
     ("ends", "no mark", "sans point.", None),
     ("language", "She is in the house.", "Elle est dans la maison.", "Elle is in the maison."),

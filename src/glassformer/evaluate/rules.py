@@ -34,7 +34,7 @@ class Case:
 Rule = Callable[[Case, str], str | None]
 
 QUOTES = '"“”„«»'
-CLOSING = " \"'“”‘’«»)]*_`"  # may follow the final punctuation
+CLOSING = " \u00a0\u202f\"'“”‘’«»)]*_`"  # may follow the final punctuation
 WORD = re.compile(r"\w+")
 NUMBER_IN = {  # how a language writes numbers; versions and the like first, which stay as they are
     "en": re.compile(r"\d+(?:\.\d+){2,}|\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"),
@@ -147,7 +147,7 @@ def ends(case: Case, output: str) -> str | None:
 
 def starts(case: Case, output: str) -> str | None:
     """Demand a capital where a sentence of the source has one; other characters may come first."""
-    first, said = case.source[:1], output.strip().lstrip(QUOTES + " ")[:1]
+    first, said = case.source[:1], output.strip().lstrip(QUOTES + " \u00a0\u202f")[:1]
     is_sentence = _last_mark(case.source) or len(words(case.source)) > 2
     if first.isupper() and is_sentence and said.islower():
         return f"starts with {said!r}, not with a capital"
