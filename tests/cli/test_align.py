@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import two_way
 from cli.models import LONGEST, TEXTS, write_model
 from glassformer import checkpoint
 from glassformer.cli import align as verb
@@ -280,3 +281,20 @@ def test_without_matplotlib_nothing_is_begun(
     code, out, said = command(*TEXT, "--figure", "pictures")
     assert (code, out) == (2, "") and "'matplotlib' is not installed" in said
     assert not Path("pictures").exists() and "aligning" not in said
+
+
+def test_a_model_of_both_directions_aligns_in_the_direction_that_is_named(
+    glassformer: Command,
+) -> None:
+    checkpoint.write(two_way.two_way(), Path("both"))
+    Path("text.en").write_text("the “dog”  sees a cat\n")
+    Path("text.fr").write_text("le «\u00a0chien\u00a0» voit un chat\n")
+    asked = ("align", "both", "--threads", 1, "--head", "1.1", "--words", "words")
+    files = ("--source", "text.fr", "--target", "text.en", "--to", "en")
+    code, out, said = glassformer(*asked, *files)
+    assert code == 0, said
+    words = Path("words").read_text()
+    assert words == 'le " chien " voit un chat ||| the " dog " sees a cat\n'
+    assert len(out.split()) == 7
+    code, _, said = glassformer(*asked, "--source", "text.en", "--to", "de")
+    assert code == 2 and "does not translate into 'de'" in said

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import two_way
 from cli.models import LONGEST, TEXTS, write_model
+from glassformer import checkpoint
 from glassformer.inspect.trace import Trace
 from glassformer.pipeline import load_classifier, load_translator
 from train.runs import Command
@@ -177,3 +179,16 @@ def test_what_is_not_there_or_cannot_be_written_is_named(command: Command) -> No
     Path("file").write_text("")
     code, _, said = command("inspect", "run", TEXT, "--output", "file/r.html", "--threads", 1)
     assert code == 3 and "file/r.html cannot be written" in said
+
+
+def test_a_model_of_both_directions_is_inspected_in_the_direction_that_is_named(
+    glassformer: Command,
+) -> None:
+    checkpoint.write(two_way.two_way(), Path("both"))
+    said = []
+    for options in ((), ("--to", "fr"), ("--to", "en")):
+        asked = ("inspect", "both", "the dog sees a cat", "--threads", 1, "--json", "trace.json")
+        code, _, err = glassformer(*asked, *options)
+        assert code == 0, err
+        said.append(Path("trace.json").read_text())
+    assert said[0] == said[1] != said[2]

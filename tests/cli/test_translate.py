@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+import two_way
 from cli.models import LONGEST, TEXTS, type_in, write_model
+from glassformer import checkpoint
 from glassformer.data.sentences import sentences
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.decode.options import SearchOptions
@@ -449,3 +451,50 @@ def test_on_a_terminal_it_says_what_it_waits_for(translate: Said) -> None:
 def test_help_does_not_wait_for_torch() -> None:
     code = "import sys, glassformer.cli.app; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# Both directions
+
+
+@pytest.fixture
+def both(glassformer: Command) -> Said:
+    """The lines of a translator of both directions, in plain typography."""
+    checkpoint.write(two_way.two_way(), Path("run"))
+
+    def said(*arguments: object) -> list[str]:
+        code, out, err = glassformer("translate", "--model", "run", "--threads", 1, *arguments)
+        assert (code, err) == (0, "")
+        return out.split("\n")[:-1]
+
+    return said
+
+
+@pytest.mark.parametrize("way", [(), ("--stream",), ("--no-split",)], ids=str)
+def test_python_and_the_command_line_give_the_same_answer(
+    both: Said, way: tuple[object, ...]
+) -> None:
+    texts = [*two_way.ENGLISH, *two_way.FRENCH, "- A dog!  Le chat.", "12.50", ""]
+    translator = load_translator("run")
+    asked: dict[str, Any] = {"beam_size": 1, "max_length": 12, "split": "--no-split" not in way}
+    short = (*way, "--beam", 1, "--max-length", 12, "--", *texts)
+    assert both(*short) == translator.translate(texts, **asked)
+    for to in ("fr", "en"):
+        assert both("--to", to, *short) == translator.translate(texts, to=to, **asked)
+        plain = translator.translate(texts, to=to, typeset=False, **asked)
+        assert both("--to", to, "--no-typeset", *short) == plain
+
+
+def test_n_best_lists_and_scores_have_a_direction(both: Said) -> None:
+    translator = load_translator("run")
+    options = translator.options(n_best=2, max_length=8)
+    (found,) = translator.n_best(["a dog"], options, to="en")
+    expected = [f"0 ||| {one.text} ||| {one.score:.4f}" for one in found]
+    assert both("--to", "en", "--n-best", 2, "--max-length", 8, "a dog") == expected
+    (best,) = both("--to", "en", "--scores", "--max-length", 8, "a dog")
+    assert best == f"{found[0].score:.4f}\t{found[0].text}"
+
+
+def test_a_language_that_the_model_does_not_write_is_refused(command: Command) -> None:
+    code, out, said = refused(command, "--to", "en", "a dog")
+    assert (code, out) == (2, []) and "does not translate into 'en'" in said
+    assert "en to fr" in said

@@ -39,6 +39,7 @@ def align(
     target: Annotated[
         Path | None, typer.Option(help="Its translation. [what the model says]")
     ] = None,
+    to: o.MainTo = None,
     tokenised: Annotated[
         bool, typer.Option("--tokenised", help="Words are what stands between spaces.")
     ] = False,
@@ -86,7 +87,7 @@ def align(
     """
     own = source is not None
     o.only_with("--source", own, target=target, output=output, words=words, beam=beam)
-    o.only_with("--source", own, tokenised=tokenised or None)
+    o.only_with("--source", own, tokenised=tokenised or None, to=to)
     o.not_with("--target", target is not None, "Nothing is searched for.", beam=beam)
     why = "Of your own text the true alignment is not known."
     o.not_with("--source", own, why, sentences=sentences, json=json_file, markdown=markdown)
@@ -100,6 +101,7 @@ def align(
     named = Head.named(head) if head else None
     pictures = Pictures(figure, limit or PICTURES) if figure else None
     translator = load_translator(model, int8 or None, engine="torch", threads=threads)
+    translator = translator.towards(to or translator.targets[0])
     if named:
         named.check(translator.settings.model.decoder_layers, translator.settings.model.n_heads)
     job = Job(model, translator, named, batch_tokens, pictures)
@@ -228,6 +230,7 @@ class Job:
     def read(
         self, source: Path, target: Path | None, beam: int, tokenised: bool
     ) -> "list[TextPair]":
+        from glassformer.data.direction import from_language
         from glassformer.inspect.links import TextPair
         from glassformer.inspect.word_attention import check_lines, split_words
 
@@ -236,10 +239,12 @@ class Job:
             lengths = map(len, tokenizer.encode(texts))
             check_lines(texts, lengths, self.translator.max_length, side)
 
-        sources = texts_of(source)
+        data, into = self.translator.settings.data, self.translator.to or ""
+        plain = self.translator.plain  # attention is between subwords of the normalised text
+        sources = [plain(text, from_language(data, into)) for text in texts_of(source)]
         check(sources, "source")
         if target:
-            targets = texts_of(target)
+            targets = [plain(text, into) for text in texts_of(target)]
             check(targets, "target")
         else:
             targets = self.translations(sources, beam)

@@ -39,6 +39,7 @@ def inspect(
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="What to look at it reading.")
     ] = None,
+    to: o.MainTo = None,
     output: Annotated[
         Path | None, typer.Option(help=f"The report, one HTML file. [{REPORT}]")
     ] = None,
@@ -92,6 +93,10 @@ def inspect(
     if svg or png:
         picture.check()
     loaded = load(model, int8 or None, engine="torch", threads=threads)
+    if isinstance(loaded, Translator):
+        loaded = loaded.towards(to or loaded.targets[0])
+    else:
+        o.not_with(model, True, "Only a translator has a target language.", to=to)
     if text is not None:
         text = " ".join(line.text for chunk in lines([text], None) for line in chunk)
         trace = traced(model, loaded, text, target, beam, truncate)

@@ -39,6 +39,14 @@ To = Annotated[
         "[guessed from each text]",
     ),
 ]
+MainTo = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="LANGUAGE",
+        help="Target language of a model of two directions. [its main one]",
+    ),
+]
 Truncate = Annotated[
     bool, typer.Option("--truncate", help="Cut texts that are too long for the model.")
 ]

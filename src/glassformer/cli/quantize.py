@@ -150,7 +150,8 @@ class Trial:
 
         how: dict[str, Any] = {"batch_tokens": batch_tokens, "truncate": self.truncate}
         if isinstance(model, Translator):
-            return model.translate(texts, self.beam, split=False, typeset=False, **how)
+            to = model.targets[0]
+            return model.translate(texts, self.beam, to=to, split=False, typeset=False, **how)
         return [found.label for found in model.classify(texts, **how)]
 
 
@@ -161,7 +162,7 @@ def trial(model: "Judged", about: Data, beam: int | None, truncate: bool) -> Tri
     if isinstance(model, Translator):
         trained_on = model.settings.data
         languages = (trained_on.source_language, trained_on.target_language)
-        rows = read(about, languages).rows
+        rows = [tuple(map(model.plain, row, languages)) for row in read(about, languages).rows]
     else:
         o.not_with("a classifier", True, "It does not search for its answer.", beam=beam)
         found = read(about, (), model.spellings).rows
