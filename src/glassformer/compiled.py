@@ -61,26 +61,22 @@ def kernel_name() -> str:
 
 @cache
 def cache_folder() -> Path:
-    """Return the folder of compiled code: the user's cache, or a temporary folder of the user's."""
+    """Return the folder of compiled code: in the user's cache, or a temporary one."""
     named = os.environ.get("GLASSFORMER_CACHE")
     base = Path(named) if named else _user_cache() / "glassformer"
     name = f"{_digest()}-{kernel_name()}"
-    for root in (base / "compiled", Path(tempfile.gettempdir()) / f"glassformer-{_user()}"):
-        try:
-            (root / name).mkdir(parents=True, exist_ok=True)
-        except OSError:  # a read-only home
-            continue
-        if os.access(root / name, os.W_OK):
-            return root / name
+    try:
+        (base / "compiled" / name).mkdir(parents=True, exist_ok=True)
+        if os.access(base / "compiled" / name, os.W_OK):
+            return base / "compiled" / name
+    except OSError:  # a read-only home
+        pass
+    # A folder that only this process knows: what is in a shared one could be somebody else's code.
     return Path(tempfile.mkdtemp(prefix="glassformer-"))
 
 
 def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
-def _user() -> int:
-    return os.getuid() if hasattr(os, "getuid") else 0
 
 
 def _digest() -> str:

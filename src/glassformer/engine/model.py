@@ -23,7 +23,7 @@ from glassformer.engine.layout import (
 )
 from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up, struct
 from glassformer.engine.ngrams import NgramVotes
-from glassformer.engine.threads import together, usable_cores
+from glassformer.engine.threads import in_parts, together, usable_cores
 from glassformer.engine.vector import BLOCK, KEYS
 from glassformer.engine.warm import warm_up
 from glassformer.errors import InputError
@@ -251,8 +251,12 @@ class CompiledModel:
             pass
 
     def encode(self, rows: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
-        """Return the encoder's output for each text, (length, D)."""
+        """Return the encoder's output for each text, (length, D); parts of them on each thread."""
         self.check_sources(rows)
+        parts = in_parts(self._encode_part, rows, [len(row) for row in rows], self.threads)
+        return [output for part in parts for output in part]
+
+    def _encode_part(self, rows: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         starts = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=starts[1:])
         found: list[NDArray[np.float32]] = []

@@ -1,9 +1,16 @@
 """Threads that run compiled code side by side; it releases the GIL."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 @cache
@@ -46,6 +53,23 @@ def _lead(work: Callable[[int], None], size: int) -> None:
     work(0)
     for other in others:
         other.result()
+
+
+def in_parts(
+    work: Callable[[Sequence[A]], B], rows: Sequence[A], costs: Sequence[int], n_parts: int
+) -> list[B]:
+    """Return work(part) of contiguous parts of `rows` that cost about the same, side by side."""
+    reached = np.cumsum(costs)
+    bounds = np.searchsorted(reached, reached[-1:].sum() * np.arange(1, n_parts) / n_parts)
+    edges = [0, *bounds.tolist(), len(rows)]
+    parts = [rows[begin:end] for begin, end in pairwise(edges) if begin < end]
+    if len(parts) <= 1:
+        return [work(part) for part in parts]
+    futures = [_workers(n_parts).submit(work, part) for part in parts]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        wait(futures)
 
 
 def usable_cores() -> int:
