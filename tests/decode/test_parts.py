@@ -13,7 +13,7 @@ from decode.oracles import WAYS, assert_same, each_way, sources, toy
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.beam import advance
 from glassformer.decode.ensemble import Ensemble
-from glassformer.decode.search import SearchOptions, _in_parts, _slices, force_decode, search
+from glassformer.decode.search import SearchOptions, _in_parts, force_decode, search, slices
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import InputError
 
@@ -115,11 +115,11 @@ def test_an_ensemble_is_split_if_all_members_can_be():
 
 @given(costs=st.lists(st.integers(1, 90), max_size=12), n_parts=st.integers(1, 5))
 def test_parts_are_contiguous_and_cost_about_the_same(costs, n_parts):
-    slices = _slices(np.array(costs, np.int64), n_parts)
-    assert [i for part in slices for i in range(len(costs))[part]] == list(range(len(costs)))
-    assert len(slices) <= n_parts
+    found = slices(np.array(costs, np.int64), n_parts)
+    assert [i for part in found for i in range(len(costs))[part]] == list(range(len(costs)))
+    assert len(found) <= n_parts
     share = sum(costs) / n_parts
-    for part in slices:
+    for part in found:
         assert 0 < sum(costs[part]) <= share + max(costs)
 
 

@@ -41,7 +41,7 @@ class Cell(NamedTuple):
 
 @dataclass
 class Result:
-    """What a contender made of some batches, and the seconds of its best round."""
+    """The output of a contender for some batches, and the seconds of its best round."""
 
     batches: list[Ids]
     outputs: Ids

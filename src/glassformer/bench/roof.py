@@ -26,7 +26,7 @@ ROWS = (96, 384)  # of that product; the faster one counts
 
 
 class Machine(NamedTuple):
-    """What is measured: all threads at work, for `seconds` each time."""
+    """How the limits of a machine are measured: on all threads, for `seconds` each time."""
 
     threads: int
     seconds: float = 0.3
@@ -49,7 +49,7 @@ class Roof(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """What encoding, or decoding, asks of a machine whatever the engine."""
+    """The work of encoding or decoding, the same for every engine."""
 
     weights: int  # that each pass reads
     passes: int

@@ -15,7 +15,7 @@ from glassformer.pipeline import Translator, load_translator
 
 @dataclass(frozen=True)
 class Plan:
-    """What is varied. Every sentence alone on one thread is what the others are compared with."""
+    """Batches and threads to compare with every sentence alone on one thread."""
 
     limit: int = 1_014  # sentences
     beam: int = 5

@@ -36,7 +36,7 @@ Weights = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class TrainingState:
-    """What a run needs besides the weights to resume."""
+    """State that a run needs to resume, besides the weights."""
 
     tensors: Mapping[str, Any]  # torch tensors while it is being written, arrays after `read`
     values: dict[str, Any]  # what JSON can hold

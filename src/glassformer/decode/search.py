@@ -376,20 +376,20 @@ def _in_parts(answer: Callable[[slice, Event], list[T]], costs: Ids, n_parts: in
     If one part fails or Ctrl-C is pressed, the others stop after their current step.
     """
     stopped = Event()
-    slices = _slices(costs, n_parts)
-    if len(slices) <= 1:
-        return [found for part in slices for found in answer(part, stopped)]
-    pool = _pool(len(slices))
-    futures = [pool.submit(answer, part, stopped) for part in slices]
+    found = slices(costs, n_parts)
+    if len(found) <= 1:
+        return [one for part in found for one in answer(part, stopped)]
+    pool = _pool(len(found))
+    futures = [pool.submit(answer, part, stopped) for part in found]
     try:
-        return [found for future in futures for found in future.result()]
+        return [one for future in futures for one in future.result()]
     except BaseException:
         stopped.set()
         wait([future for future in futures if not future.cancel()])
         raise
 
 
-def _slices(costs: Ids, n_parts: int) -> list[slice]:
+def slices(costs: Ids, n_parts: int) -> list[slice]:
     """Split a batch into up to `n_parts` parts that cost about the same; none is empty."""
     reached = np.cumsum(costs) - costs / 2  # up to the middle of each sentence
     bounds = np.searchsorted(reached, costs.sum() * np.arange(n_parts + 1) / n_parts).tolist()

@@ -43,7 +43,6 @@ PARTS = {
 }
 RESIDUALS = {"self_attention": 0, "feed_forward": 1, "cross_attention": 2}
 ACTIVATIONS = {"relu": RELU, "gelu": GELU, "swiglu": SWIGLU}
-POSITIONS = ("sinusoidal", "learned", "rope", "alibi", "relative", "relative-bucketed", "none")
 
 
 class PackedWeights(NamedTuple):

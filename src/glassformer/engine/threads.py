@@ -4,10 +4,11 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
+
+from glassformer.decode.search import slices
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -59,10 +60,7 @@ def in_parts(
     work: Callable[[Sequence[A]], B], rows: Sequence[A], costs: Sequence[int], n_parts: int
 ) -> list[B]:
     """Return work(part) of contiguous parts of `rows` that cost about the same, side by side."""
-    reached = np.cumsum(costs)
-    bounds = np.searchsorted(reached, reached[-1:].sum() * np.arange(1, n_parts) / n_parts)
-    edges = [0, *bounds.tolist(), len(rows)]
-    parts = [rows[begin:end] for begin, end in pairwise(edges) if begin < end]
+    parts = [rows[part] for part in slices(np.array(costs, np.int64), n_parts)]
     if len(parts) <= 1:
         return [work(part) for part in parts]
     futures = [_workers(n_parts).submit(work, part) for part in parts]

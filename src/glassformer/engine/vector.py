@@ -2,7 +2,8 @@
 
 Everything else in the engine is plain Python that Numba compiles. Here are the inner loops of the
 matrix products, a few rows at a time against 64 outputs (a *tile*), for weights in eight bits and
-in fp32, and the two loops of attention over one head: a dot product and a weighted sum.
+in fp32; the two loops of attention over one head, `score_keys` and `weigh_values`; sums, maxima and
+exponentials of many floats; and the barrier at which threads wait for each other.
 
 A processor offers vectors of `LANES` 32-bit numbers. A tile keeps ROWS × VECTORS of them as running
 sums in registers; all rows read the same weights, loaded once. The sum of one output is taken over
