@@ -18,18 +18,8 @@ import numpy as np
 from glassformer.compiled import inlined, inner
 from glassformer.engine.llvm import BLOCK, KEYS, LEVELS, LINE, ROWS, WIDTH
 from glassformer.engine.tiles import (
-    fp32_tile_1,
-    fp32_tile_2,
-    fp32_tile_3,
-    fp32_tile_4,
-    fp32_tile_5,
-    fp32_tile_6,
-    int8_tile_1,
-    int8_tile_2,
-    int8_tile_3,
-    int8_tile_4,
-    int8_tile_5,
-    int8_tile_6,
+    fp32_tile,
+    int8_tile,
     score_keys,
     score_keys_of_rows,
     weigh_values,
@@ -152,30 +142,9 @@ def multiply(
             height = n_rows * (part + 1) // tiles - r
             xr, sr, yr = x + r * x_row, x_scale + FLOAT * r, y + r * y_row
             if int8:
-                if height == 1:
-                    int8_tile_1(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif height == 2:
-                    int8_tile_2(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 3:
-                    int8_tile_3(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 4:
-                    int8_tile_4(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 5:
-                    int8_tile_5(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2:
-                    int8_tile_6(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif height == 1:
-                fp32_tile_1(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif height == 2:
-                fp32_tile_2(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 3:
-                fp32_tile_3(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 4:
-                fp32_tile_4(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 5:
-                fp32_tile_5(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2:
-                fp32_tile_6(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
+                int8_tile(height, xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
+            else:
+                fp32_tile(height, xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
 
 
 @inner
