@@ -2,7 +2,7 @@
 
 A matrix product, `linear`, runs in tiles (`vector.py`); everything else is a loop that Numba
 vectorises. Rows are tokens: hypotheses of a beam, or positions of a source. No operation looks at
-two rows at once except attention, which reads the keys and values it is told to.
+two rows at once except attention, which reads the keys and values at given addresses.
 
 Memory is handed on by address, as in C, with its stride from row to row in floats; the arrays
 themselves are kept by `model.py`. To Numba an array is nine numbers and a reference count.
@@ -104,7 +104,7 @@ def linear(
 def operand(
     w: Struct, b: Struct, i: int, x: Address, stride: int, n_rows: int
 ) -> tuple[Address, int]:
-    """Return rows as matrix i reads them, with their stride in bytes: it may want eight bits."""
+    """Return the rows that matrix i multiplies and their stride in bytes; INT8 quantises them."""
     matrix = int64s(w.matrices + 8 * COLUMNS * i, COLUMNS)
     if matrix[4]:
         quantise(x, stride, n_rows, matrix[3], b.quantised, b.quantised_row, b.x_scale)
