@@ -68,6 +68,7 @@ def test_a_team_of_threads_in_one_step_gives_the_bits_of_one(
     int8: bool, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_model, "SHARED_FROM", 0)
+    monkeypatch.setattr(engine_model, "is_machine_busy", lambda: False)
     team = compiled(int8, threads)
     assert team.team_size(1) == threads
     for way in ("greedy", "beam"):

@@ -95,9 +95,22 @@ def test_a_model_that_was_used_works_after_a_fork(threads: int) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
 def test_a_team_of_threads_works_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("glassformer.engine.model.SHARED_FROM", 0)
+    monkeypatch.setattr("glassformer.engine.model.is_machine_busy", lambda: False)
     model = engine(toy(decoder_layers=1), threads=2)
     assert model.team_size(1) == 2
     assert answered_in_a_fork(model, QUESTIONS[:1])
+
+
+def test_threads_do_not_share_a_sentence_on_a_busy_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("glassformer.engine.model.SHARED_FROM", 0)
+    model = engine(toy(decoder_layers=1), threads=2)
+    loads = []
+    for load in (0.0, os.cpu_count(), os.cpu_count() + 1):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        loads.append(model.team_size(1))
+    assert loads == [2, 2, 1]
 
 
 INTERRUPTED = """
@@ -106,6 +119,7 @@ folder, threads = sys.argv[1], int(sys.argv[2])
 if len(sys.argv) > 3:
     from glassformer.engine import model as engine_model
     engine_model.SHARED_FROM = 0
+    engine_model.is_machine_busy = lambda: False
 model = load(folder, threads=threads)
 question = [[5, 6, 7, EOS]]
 before = found(model, question)

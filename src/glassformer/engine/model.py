@@ -24,7 +24,7 @@ from glassformer.engine.layout import (
 from glassformer.engine.llvm import BLOCK, KEYS, ROWS
 from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up, struct
 from glassformer.engine.ngrams import NgramVotes
-from glassformer.engine.threads import in_parts, together, usable_cores
+from glassformer.engine.threads import in_parts, is_machine_busy, together, usable_cores
 from glassformer.engine.warm import warm_up
 from glassformer.errors import InputError
 
@@ -155,8 +155,9 @@ class CompiledModel:
 
     def team_size(self, n_rows: int) -> int:
         """Return the number of threads that work together on so many rows."""
-        large = self.step_weights >= SHARED_FROM
-        return self.threads if large and n_rows < TILE_ROWS * self.threads else 1
+        if self.step_weights < SHARED_FROM or n_rows >= TILE_ROWS * self.threads:
+            return 1
+        return 1 if is_machine_busy() else self.threads
 
     def parts(self, batch: int, width: int) -> int:
         """Return the number of threads that search parts of a batch, each for itself."""

@@ -74,3 +74,13 @@ def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def is_machine_busy() -> bool:
+    """Return whether other processes keep the cores busy, by the load of the last minute.
+
+    Threads that wait for each other at every product then lose more than they gain: each time
+    slice of another process holds up all of them. This process itself adds up to one per core.
+    """
+    load = getattr(os, "getloadavg", None)  # not on Windows
+    return load is not None and load()[0] > (os.cpu_count() or 1) + 0.5

@@ -28,7 +28,12 @@ from glassformer.engine.llvm import (
     variable,
 )
 
-SPINS = 2_000  # about 20 µs: longer than one thread is usually behind the other
+# Looks before a waiting thread sleeps, about 300 µs: longer than a sleep, so that a thread that
+# overslept does not send the others to sleep at the next barrier.
+SPINS = 30_000
+# Microseconds of a sleep. A thread that wakes up gets its core back at once; one that yields it
+# waits for the time slice of another process, some milliseconds.
+PAUSE = 50
 
 
 def _reduced(b: Builder, name: str, vector: Value) -> Value:
@@ -187,7 +192,7 @@ def wait_for_all(context: Any, counter: Any, n_threads: Any) -> Any:
     """Wait until every one of `n_threads` threads has come here as often as this one.
 
     `counter` is the address of an int64 that begins at 0. A waiting thread spins for some
-    microseconds, then yields its core, so that on a busy machine it does not hold up the others.
+    microseconds, then sleeps between looks, so that on a busy machine others have its core.
     """
 
     def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
@@ -213,10 +218,7 @@ def wait_for_all(context: Any, counter: Any, n_threads: Any) -> Any:
                 [],
             )
         with b.if_then(b.icmp_unsigned(">", spun, ir.Constant(I64, SPINS))):
-            b.call(
-                cgutils.get_or_insert_function(b.module, ir.FunctionType(I32, []), "sched_yield"),
-                [],
-            )
+            call(b, "usleep", I32, ir.Constant(I32, PAUSE))
         b.branch(head)
         b.position_at_end(end)
         return context.get_dummy_value()
