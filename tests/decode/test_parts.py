@@ -49,8 +49,11 @@ class Running(TorchDecoder):
         return decoding
 
 
-def run(decoding, taken, beam, n_steps, bos, eos, alpha, candidates):
-    for _ in range(n_steps):
+STEPS = 8  # of one call
+
+
+def run(decoding, taken, beam, bos, eos, alpha, candidates):
+    for _ in range(STEPS):
         before = beam.live[: beam.n_live[0]].copy()
         if not len(before):
             return

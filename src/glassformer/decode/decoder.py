@@ -42,11 +42,11 @@ class Decoding(Protocol):
 
     A Decoding may have one more method, which `decode.search` uses where the rules are plain:
 
-        run(beam, n_steps, bos, eos, alpha, candidates) -> None
+        run(beam, bos, eos, alpha, candidates) -> None
 
-    It takes up to `n_steps` steps of a beam search without Python in between: step, top-k with
-    `beam.banned`, `decode.beam.advance`, and `keep` for the sentences that go on. If nothing has
-    been read yet, the first step reads the begin mark `bos`.
+    It takes steps of a beam search without Python in between, for a fraction of a second: step,
+    top-k with `beam.banned`, `decode.beam.advance`, and `keep` for the sentences that go on. If
+    nothing has been read yet, the first step reads the begin mark `bos`.
     """
 
     def prefill(self, ids: Ids) -> Scores:

@@ -28,7 +28,6 @@ Sequences = Sequence[Sequence[int]]
 Decoders = Decoder | Sequence[Decoder]
 Answers = list[list[Hypothesis]]
 T = TypeVar("T")
-STEPS_PER_RUN = 8  # steps between two checks for Ctrl-C: below 1 s for large models
 
 
 def search(
@@ -193,7 +192,7 @@ class _Search:
         while len(self.live) and not stopped.is_set():
             if self.run is not None and self._runs_from(self.position):
                 alpha = float(self.options.length_penalty)
-                self.run(self.beam, STEPS_PER_RUN, self.bos, self.eos, alpha, self.candidates)
+                self.run(self.beam, self.bos, self.eos, alpha, self.candidates)
             else:
                 self.advance()
         return beams.answers(self.beam, self.eos)

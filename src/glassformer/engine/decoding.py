@@ -21,6 +21,8 @@ from glassformer.errors import InputError
 if TYPE_CHECKING:
     from glassformer.engine.model import CompiledModel, Workspace
 
+# Multiply-adds between two checks for Ctrl-C, some 10 ms to 100 ms.
+WORK_PER_CALL = 2_000_000_000
 FIRST_POSITIONS = 32  # first capacity of the cache; it doubles when full
 Ids = NDArray[np.int64]
 Values = NDArray[np.float32]
@@ -276,20 +278,19 @@ class CompiledDecoding:
     def run(
         self,
         beam: Beam,
-        n_steps: int,
         bos: int,
         eos: int,
         alpha: float,
         candidates: Candidates,
     ) -> None:
-        """Take up to `n_steps` steps of a beam search: see decode/decoder.py."""
+        """Take steps of a beam search: see decode/decoder.py."""
         n_live = int(beam.n_live[0])
         if not n_live:
             return
-        b = beam.live[0]
-        begin = int(beam.length[b])
-        self._reserve_for(min(begin + n_steps, self.most))
-        n_rows, n_steps = n_live * self.width, min(n_steps, self.ancestors.shape[2] - begin)
+        n_rows, begin = n_live * self.width, int(beam.length[beam.live[0]])
+        n_steps = max(1, WORK_PER_CALL // (n_rows * self.model.step_weights))
+        self._reserve_for(begin + 1)
+        n_steps = min(n_steps, self.ancestors.shape[2] - begin)
         tokens, places = np.empty(n_rows, np.int64), np.empty((n_rows, PLACE), np.int64)
         begin_mark = bos if self.length == 0 else -1
         self._call(n_rows, tokens, places, n_steps, begin_mark, beam, eos, alpha, candidates)
@@ -321,9 +322,9 @@ class CompiledDecoding:
 
     def _fit(self, n_rows: int) -> "Workspace":
         """Return a workspace for `n_rows`."""
-        size = n_rows, n_rows, self.longest, self.team_size
+        size = n_rows, n_rows, self.longest
         if self.memory is None or not self.memory.fits(*size):
-            self.memory = self.model.borrow(*size)
+            self.memory = self.model.borrow(*size, self.team_size)
         return self.memory
 
     def __del__(self) -> None:

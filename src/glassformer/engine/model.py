@@ -36,7 +36,9 @@ GROUP = 128
 SHARED_FROM = 8_000_000
 TILE_ROWS = 4  # rows from which a product is limited by arithmetic, not by reading weights
 FIRST_TABLE = 64  # positions of a table at first
+KEPT_SIZE = 1_024  # rows or positions of a workspace that is kept: above, calls are rare
 LONGEST = 32_768  # tokens of a text: the memory of attention scores grows with it
+Size = tuple[int, int, int]  # rows, logits and positions of a workspace
 
 
 class Workspace:
@@ -46,12 +48,7 @@ class Workspace:
         self, model: "CompiledModel", n_rows: int, n_logits: int, longest: int, team_size: int
     ) -> None:
         s = model.settings
-        self.n_rows, self.n_logits, self.longest, self.team_size = (
-            n_rows,
-            n_logits,
-            longest,
-            team_size,
-        )
+        self.size, self.n_rows, self.team_size = (n_rows, n_logits, longest), n_rows, team_size
         matrices, width = model.packed.matrices, model.key_width
         d, widest = rounded_up(s.d_model, 4), int(matrices[FIRST_LAYER:, 2].max())
         hidden, narrow = rounded_up(s.d_ff, 4), rounded_up(s.d_model, BLOCK)
@@ -105,13 +102,41 @@ class Workspace:
             for i in range(team_size)
         ]
 
-    def fits(self, n_rows: int, n_logits: int, longest: int, team_size: int) -> bool:
-        return (
-            self.n_rows >= n_rows
-            and self.n_logits >= n_logits
-            and self.longest >= longest
-            and self.team_size == team_size
-        )
+    def fits(self, n_rows: int, n_logits: int, longest: int) -> bool:
+        asked = n_rows, n_logits, longest
+        return all(own >= need for own, need in zip(self.size, asked, strict=True))
+
+
+class WorkspacePool:
+    """Workspaces that calls gave back, for the next ones.
+
+    A new workspace is as large as any call before needed, so that encoder and decoder share it.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity  # workspaces for each size of a team
+        self._spare: dict[int, list[Workspace]] = {}
+        self._needed: Size = (1, 1, 1)
+
+    def borrow(self, model: "CompiledModel", size: Size, team_size: int) -> Workspace:
+        """Return a workspace that is large enough."""
+        spare = self._spare.setdefault(team_size, [])
+        while spare:
+            try:
+                workspace = spare.pop()
+            except IndexError:  # another thread was faster
+                break
+            if workspace.fits(*size):
+                return workspace
+        if max(size) <= KEPT_SIZE:
+            rows, logits, longest = map(max, size, self._needed)
+            size = self._needed = rows, logits, longest
+        return Workspace(model, *size, team_size)
+
+    def give_back(self, workspace: Workspace) -> None:
+        spare = self._spare[workspace.team_size]
+        if len(spare) < self._capacity and max(workspace.size) <= KEPT_SIZE:
+            spare.append(workspace)
 
 
 class CompiledModel:
@@ -138,7 +163,7 @@ class CompiledModel:
         learned = [f"{stack}.positions.weight" for stack in ("encoder", "decoder")]
         self._tables = {name: np.array(weights[name]) for name in learned if name in weights}
         self._positions: dict[str, tuple[int, PositionTables]] = {}
-        self._spare: list[Workspace] = []
+        self.pool = WorkspacePool(self.threads)
         self.votes = NgramVotes(settings, weights) if settings.ngrams else None
         self.pad_id, self.vocab_size = settings.pad_id, settings.vocab_size
         self.reads_source = settings.kind == "translator"
@@ -194,19 +219,11 @@ class CompiledModel:
         memory.tables = known[1]
 
     def borrow(self, n_rows: int, n_logits: int, longest: int, team_size: int) -> Workspace:
-        """Return memory for a call: some that an earlier call gave back, if it is large enough."""
-        while self._spare:
-            try:
-                workspace = self._spare.pop()
-            except IndexError:  # another thread was faster
-                break
-            if workspace.fits(n_rows, n_logits, longest, team_size):
-                return workspace
-        return Workspace(self, n_rows, n_logits, longest, team_size)
+        """Return memory for a call; `give_back` returns it."""
+        return self.pool.borrow(self, (n_rows, n_logits, longest), team_size)
 
     def give_back(self, workspace: Workspace) -> None:
-        if len(self._spare) < self.threads:
-            self._spare.append(workspace)
+        self.pool.give_back(workspace)
 
     def start(
         self, sources: Sequence[Sequence[int]] | None, batch: int, width: int, max_length: int
