@@ -122,7 +122,9 @@ def nonfinite(checkpoint: Checkpoint) -> str | None:
     """Return the name of a weight or of a part of the state with NaN or infinity, if any."""
     state = checkpoint.training.tensors if checkpoint.training is not None else {}
     tensors = ((name, part[name]) for part in (checkpoint.weights, state) for name in part)
-    return next((name for name, tensor in tensors if not np.isfinite(tensor).all()), None)
+    return next(
+        (name for name, tensor in tensors if not np.isfinite(np.asarray(tensor)).all()), None
+    )
 
 
 def find(path: Path) -> Path:
