@@ -130,4 +130,5 @@ def test_every_process_draws_the_same_and_another_seed_draws_otherwise(
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print(json.dumps([digests(Path(sys.argv[1]), int(seed)) for seed in sys.argv[2:]]))
+    folder, *seeds = sys.argv[1:]
+    sys.stdout.write(json.dumps([digests(Path(folder), int(seed)) for seed in seeds]))

@@ -121,10 +121,11 @@ def _follows(later: Path, earlier: Path) -> bool:
 def nonfinite(checkpoint: Checkpoint) -> str | None:
     """Return the name of a weight or of a part of the state with NaN or infinity, if any."""
     state = checkpoint.training.tensors if checkpoint.training is not None else {}
-    tensors = ((name, part[name]) for part in (checkpoint.weights, state) for name in part)
-    return next(
-        (name for name, tensor in tensors if not np.isfinite(np.asarray(tensor)).all()), None
-    )
+    for tensors in (checkpoint.weights, state):
+        for name in tensors:
+            if not np.isfinite(np.asarray(tensors[name])).all():
+                return name
+    return None
 
 
 def find(path: Path) -> Path:

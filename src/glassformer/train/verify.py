@@ -70,7 +70,7 @@ def _shortened(settings: RunSettings) -> RunSettings:
 def _carry_out(folder: Path, run: str, step: int, number: signal.Signals) -> None:
     """Start a process that trains until the signal ends it during update `step`."""
     parent = os.pathsep.join(filter(None, sys.path))  # what this process imports from
-    environment = {**os.environ, "PYTHONPATH": parent, "PYTHONHASHSEED": str(step)}
+    environment = {**os.environ, "PYTHONPATH": parent, "PYTHONHASHSEED": "random"}
     ended = subprocess.run(
         [sys.executable, "-P", *PART, str(folder), run, str(step), str(int(number))],
         env=environment, stderr=subprocess.PIPE, text=True,
