@@ -27,7 +27,7 @@ from glassformer.checkpoint import (
 )
 from glassformer.config import ModelSettings, RunSettings
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, TrainingError
 from glassformer.model.build import build
 from glassformer.quantize import quantise_weights
 from train.runs import PAIRS, assert_equal, debris, steps, unexpected
@@ -388,6 +388,24 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_that_there_is_none(tmp_pat
         run.newest(said.append)
     assert len(said) == 2
     assert str(tmp_path) in caught.value.what and "without --resume" in caught.value.remedy
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("part", ["weights", "state"])
+def test_what_is_not_finite_is_neither_saved_nor_resumed_from(
+    tmp_path: Path, part: str, bad: float
+) -> None:
+    run, said = save(tmp_path, 1, 2), []
+    state = replace(STATE, tensors={"exp_avg/w": torch.full((3,), bad)})
+    spoilt = some(3.0, training=state) if part == "state" else some(bad, training=STATE)
+    with pytest.raises(TrainingError, match=r"Update 3 is not saved: .* is not finite") as caught:
+        run.save(spoilt, 3, is_best=True, keep=100)
+    assert "goes on from step-00000002" in caught.value.remedy
+    assert [path.name for path in run.steps()] == ["step-00000001", "step-00000002"]
+    write(spoilt, tmp_path / "step-00000003")  # as older versions did
+    assert_equal(run.newest(said.append).weights, some(2.0).weights)
+    assert len(said) == 1 and "step-00000003 cannot be resumed" in said[0]
+    assert "is not finite. Going back" in said[0]
 
 
 def test_a_damaged_checkpoint_is_replaced_when_its_step_comes_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import shutil
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from glassformer.data.prepare import Prepared
-from glassformer.errors import DataError
+from glassformer.checkpoint import sole_writer
+from glassformer.data.prepare import Prepared, prepare
+from glassformer.errors import CheckpointError, DataError
 from glassformer.train.distributed import ALONE, World, like, spread, whole, world
-from train.runs import RECIPE, child, curve, latest, records, tiny, trained
+from train.runs import RECIPE, child, curve, latest, records, text, tiny, trained
 
 STEPS, STOP = 10, 5
 SETTINGS: dict[str, Any] = {
@@ -39,6 +41,29 @@ def two_processes(folder: Path) -> None:
             trained(shared, folder / f"{name}-from-one", resume=True, world=processes)
             trained(shared, folder / f"{name}-again", stop=STOP, world=processes)
             trained(shared, folder / f"{name}-again", resume=True, world=processes)
+        trained(sampled(folder, 1), folder / "sampled-two", world=processes)
+        second_writer(processes, folder / "locked")
+
+
+def second_writer(processes: World, folder: Path) -> None:
+    """Take one lock twice; leave the code that each process ends with in a file."""
+    with ExitStack() as stack:
+        for _ in range(2):
+            try:
+                processes.lead(lambda: stack.enter_context(sole_writer(folder, print)))
+            except (CheckpointError, SystemExit) as end:
+                code = end.exit_code if isinstance(end, CheckpointError) else end.code
+                (folder.parent / f"{type(end).__name__}-{processes.rank}").write_text(str(code))
+
+
+def sampled(folder: Path, accumulate: int) -> Prepared:
+    """Text whose subwords are drawn anew in each epoch."""
+    sections = {
+        "model": SETTINGS["model"],
+        "data": {"subword_sampling": 0.3, "batch_tokens": 96},
+        "train": SETTINGS["train"] | {"accumulate": accumulate},
+    }
+    return prepare(text(folder / "text", **sections), threads=1)
 
 
 def torchrun(*command: str) -> None:
@@ -61,6 +86,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("ddp", "fsdp"):
         shutil.copytree(folder / "alone-stopped", folder / f"{name}-from-one", symlinks=True)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        trained(sampled(folder, 2), folder / "sampled-alone")
         patch.setenv("PYTHONPATH", ":".join([str(Path(__file__).parents[1]), *sys.path]))
         torchrun("train.test_distributed", str(folder))
     return folder
@@ -94,6 +121,15 @@ def test_two_processes_have_the_course_of_one(runs: Path, name: str) -> None:
     assert_same_course(runs / f"{name}-whole", runs / "alone")
 
 
+def test_two_processes_draw_the_subwords_of_one(runs: Path) -> None:
+    assert_same_course(runs / "sampled-two", runs / "sampled-alone")
+
+
+def test_a_folder_in_use_is_an_error_of_one_process_with_which_the_other_ends(runs: Path) -> None:
+    ends = {path.name: path.read_text() for path in runs.glob("*-[01]") if path.is_file()}
+    assert ends == {"CheckpointError-0": "4", "SystemExit-1": "4"}
+
+
 @pytest.mark.parametrize("name", ["ddp", "fsdp"])
 def test_two_processes_go_on_with_what_one_saved(runs: Path, name: str) -> None:
     assert_same_course(runs / f"{name}-from-one", runs / "alone")
@@ -120,7 +156,6 @@ def test_alone_nothing_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
         assert spread(module, processes, fully_shard=True) is module
         assert processes.sum(1.5, 2) == [1.5, 2] and processes.any(True)
         assert processes.first_alone(lambda: "done") == "done"
-        processes.wait()
     assert whole(tensor) is tensor and like(tensor, tensor) is tensor
 
 

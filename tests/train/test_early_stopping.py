@@ -49,12 +49,18 @@ def test_a_run_that_goes_on_remembers_its_best_and_its_wait():
     assert resumed.should_stop and not stopping.should_stop
 
 
-def test_any_number_is_better_than_none():
-    assert judged("loss", [float("nan"), 1.0, float("nan")]) == [
-        (True, False),
-        (True, False),
-        (False, False),
-    ]
+@pytest.mark.parametrize("metric", HIGHER_IS_BETTER)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_is_never_the_best_and_counts_as_a_wait(metric, bad):
+    judgements = judged(metric, [bad, 1.0, bad, bad], patience=2)
+    assert judgements == [(False, False), (True, False), (False, False), (False, True)]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_best_that_is_not_finite_is_not_taken_up(bad):
+    stopping = EarlyStopping("loss")
+    stopping.take_up(metric="loss", patience=None, best=bad, waited=1)
+    assert stopping.best is None and stopping.better(3.0)
 
 
 @pytest.mark.parametrize("metric", HIGHER_IS_BETTER)

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from glassformer.checkpoint import RunFolder, as_tensors, read, weights_of
+from glassformer.checkpoint import RunFolder, as_tensors, read, weights_of, write
 from glassformer.data.batch import Batch
 from glassformer.data.batching import TokenBatches
 from glassformer.data.ragged import Ragged
@@ -26,6 +26,7 @@ from glassformer.train.step import Update, train_step
 from glassformer.train.validate import Evaluate, validate
 from train.runs import (
     assert_equal,
+    assert_same_bits,
     curve,
     ending_with_others,
     latest,
@@ -397,6 +398,74 @@ def test_a_run_that_meets_nan_stops_and_its_checkpoints_stay_good(tmp_path: Path
         train(run, report=poison)
     good = RunFolder(tmp_path).newest(unexpected)
     assert all(np.isfinite(weight).all() for weight in good.weights.values())
+
+
+def poison_average(run: Run) -> None:
+    assert run.average is not None
+    next(iter(run.average.weights.values())).fill_(float("inf"))
+
+
+def poison_weights(run: Run) -> None:
+    next(run.model.parameters()).data.fill_(float("nan"))
+
+
+def poison_optimizer(run: Run) -> None:
+    state = next(iter(run.optimizers[0].state.values()))
+    state["exp_avg_sq"].fill_(float("inf"))
+
+
+POISONS = [poison_weights, poison_average, poison_optimizer]
+
+
+@pytest.mark.parametrize("step", [7, 8], ids=["by a signal", "by a validation"])
+@pytest.mark.parametrize("poison", POISONS)
+def test_what_is_not_finite_is_not_saved_and_the_last_good_checkpoint_is_resumed(
+    tmp_path: Path, poison: Callable[[Run], None], step: int
+) -> None:
+    """Also where the validation after update 8 is the first to see it: before any other update."""
+    data = tiny(train={"ema": 0.5})
+    trained(data, tmp_path / "whole")
+    run = start(data, tmp_path / "hurt", ALONE, False, unexpected)
+
+    def spoil(record: dict[str, Any]) -> None:
+        if record["step"] == step and "train_loss" in record:
+            poison(run)
+            if step == 7:
+                signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TrainingError, match=f"Update {step} is not saved") as caught:
+        train(run, report=spoil)
+    assert "goes on from step-00000004" in caught.value.remedy
+    assert steps(tmp_path / "hurt") == [4]
+    assert {(tmp_path / "hurt" / n).readlink().name for n in ("best", "latest")} == {
+        "step-00000004"
+    }
+    trained(data, tmp_path / "hurt", resume=True)
+    assert_same_bits(tmp_path / "hurt", tmp_path / "whole")
+
+
+def test_a_folder_whose_latest_is_not_finite_resumes_from_before_it(tmp_path: Path) -> None:
+    """As a run of an older version left it."""
+    trained(tiny(), tmp_path / "whole")
+    trained(tiny(), tmp_path / "hurt")
+    bad = latest(tmp_path / "hurt")
+    spoilt = {name: np.full_like(weight, np.nan) for name, weight in bad.weights.items()}
+    write(replace(bad, weights=spoilt), tmp_path / "hurt" / "step-00000008")
+    said: list[str] = []
+    run = start(tiny(), tmp_path / "hurt", ALONE, True, said.append)
+    assert run.position.step == 4
+    assert len(said) == 1 and "step-00000008 cannot be resumed" in said[0]
+    train(run)
+    assert_same_bits(tmp_path / "hurt", tmp_path / "whole")
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
+    settings = {"metric": "bleu", "validate_every": 2}
+    nan = float("nan")
+    trained(tiny(train=settings), tmp_path, evaluate=scripted("bleu", nan, 1.0, nan, 0.5))
+    assert (tmp_path / "best").readlink().name == "step-00000004"
+    trained(tiny(train=settings), tmp_path / "never", evaluate=scripted("bleu", *[nan] * 4))
+    assert not (tmp_path / "never" / "best").exists()
 
 
 def test_a_gradient_that_is_no_number_leaves_the_last_good_weights_on_disk(tmp_path: Path) -> None:

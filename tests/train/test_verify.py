@@ -1,15 +1,20 @@
-"""--verify-resume proves what it says, and would notice if it were not so."""
+"""--verify-resume proves what it says, and would notice if it were not so.
 
-from collections.abc import Callable
+Most tests carry out its parts in this process; tests/cli/test_train.py starts the real ones.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
 from glassformer.errors import TrainingError
-from glassformer.train import loop
-from glassformer.train.verify import STEPS, STOPS, verify_resume
-from train.runs import tiny
+from glassformer.train import loop, verify
+from glassformer.train.verify import KILLED, STEPS, STOPPED, verify_resume
+from train.runs import TINY, parts_in_this_process
+
+NOTICES = 4  # one of each process
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {"model": {"dropout": 0.2}},
@@ -20,15 +25,37 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture
+def in_this_process() -> Iterator[None]:
+    with parts_in_this_process():
+        yield
+
+
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_it_passes_and_says_where_it_interrupted(settings: dict[str, Any]) -> None:
     said: list[str] = []
-    verify_resume(tiny(**settings), said.append)
-    assert len(said) == len(STOPS)
-    for stop, notice in zip(STOPS, said, strict=True):
-        assert f"after {stop} updates" in notice and f"same bits after {STEPS}" in notice
+    verify_resume(TINY.replace(**settings), said.append)
+    assert len(said) == NOTICES
+    assert f"SIGTERM after {STOPPED}" in said[1] and f"SIGKILL after {KILLED}" in said[2]
+    assert f"same bits after {STEPS}" in said[3]
 
 
+@pytest.mark.parametrize("code", [0, 3, -9], ids=["too soon", "an error", "killed"])
+def test_a_process_that_ends_otherwise_than_it_should_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The first is to end with code 0, and the third to be killed; these processes do not train."""
+    last = "sys.argv[4] == '9'" if code == 0 else "True"
+    end = f"os.kill(os.getpid(), {-code})" if code < 0 else f"sys.exit({code} if {last} else 0)"
+    script = f"import os, sys; print('no room', file=sys.stderr); {end}"
+    monkeypatch.setattr(verify, "PART", ("-c", script))
+    with pytest.raises(TrainingError, match=f"ended with code {code}") as caught:
+        verify_resume(TINY, lambda notice: None)
+    assert caught.value.why == "no room" and "without --verify-resume" in caught.value.remedy
+
+
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(
     ("schedule", "minutes", "noted"),
     [("cosine", 5.0, 1), ("linear", 5.0, 1), ("inverse-sqrt", 5.0, 0), ("cosine", None, 0)],
@@ -37,8 +64,9 @@ def test_it_says_when_the_clock_has_a_say_in_the_rates(
     schedule: str, minutes: float | None, noted: int
 ) -> None:
     said: list[str] = []
-    verify_resume(tiny(train={"schedule": schedule, "max_minutes": minutes}), said.append)
-    assert len(said) == noted + len(STOPS)
+    train = {"schedule": schedule, "max_minutes": minutes}
+    verify_resume(TINY.replace(train=train), said.append)
+    assert len(said) == noted + NOTICES
     for note in said[:noted]:
         assert f"train.schedule = {schedule!r}" in note and "train.max_minutes" in note
         assert "proven is the run without that limit" in note
@@ -69,8 +97,9 @@ restore = loop.restore
 
 def refusal(monkeypatch: pytest.MonkeyPatch, sabotage: Callable[..., Any], **settings: Any) -> Any:
     monkeypatch.setattr(loop, "restore", sabotage)
-    with pytest.raises(TrainingError, match=r"interrupted after 3 updates did not go on") as caught:
-        verify_resume(tiny(**settings), lambda notice: None)
+    match = f"interrupted after {STOPPED} and {KILLED} updates did not go on"
+    with parts_in_this_process(), pytest.raises(TrainingError, match=match) as caught:
+        verify_resume(TINY.replace(**settings), lambda notice: None)
     return caught.value
 
 

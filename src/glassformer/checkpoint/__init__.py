@@ -20,6 +20,7 @@ from glassformer.checkpoint.format import (
     write,
 )
 from glassformer.checkpoint.run_folder import RunFolder, find, origin
+from glassformer.checkpoint.sole_writer import sole_writer
 
 if TYPE_CHECKING:
     from glassformer.checkpoint.weights import (
@@ -52,6 +53,7 @@ __all__ = [
     "origin",
     "read",
     "set_weights",
+    "sole_writer",
     "stored_names",
     "weights_of",
     "write",

@@ -18,7 +18,7 @@ from glassformer.checkpoint.format import (
     write,
 )
 from glassformer.config import RunSettings
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, TrainingError
 
 
 class RunFolder:
@@ -47,6 +47,7 @@ class RunFolder:
 
         Checkpoints of later steps belong to a run that was resumed from before them: delete them.
         """
+        self.refuse_nonfinite(checkpoint, step)
         folder = self.path / f"step-{step:08d}"
         with one_clear_error(f"The checkpoint {folder.name}"):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -64,24 +65,44 @@ class RunFolder:
                     remove(old)
         return folder
 
+    def refuse_nonfinite(self, checkpoint: Checkpoint, step: int) -> None:
+        """Refuse to save weights or optimiser state with NaN or infinity: no run gets past them."""
+        if name := nonfinite(checkpoint):
+            good = [path.name for path in self.steps()]
+            raise TrainingError(
+                f"Update {step:,} is not saved: {name} is not finite.",
+                "A run that resumed from NaN or infinity would never get rid of it.",
+                "Lower train.learning_rate or lengthen train.warmup, and "
+                + (f"--resume: that goes on from {good[-1]}." if good else "start again."),
+            )
+
     def _links(self, name: str) -> list[Path]:
         return [p for p in [self.path / name] if p.is_symlink()]
 
     def newest(self, notice: Callable[[str], None]) -> Checkpoint:
-        """Read the latest checkpoint that can be resumed; report each damaged one and skip it."""
-        for folder in reversed(self.steps()):
+        """Read the latest checkpoint that can be resumed; report each one that is skipped."""
+        steps = self.steps()
+        for folder in reversed(steps):
             try:
                 checkpoint = read(folder, training=True)
             except CheckpointError as error:
-                notice(f"{error.what} Going back to the checkpoint before it.")
-                continue
-            if checkpoint.training is not None:
-                return checkpoint
-            notice(f"{folder} has weights only. Going back to the checkpoint before it.")
+                problem = error.what
+            else:
+                if checkpoint.training is None:
+                    problem = f"{folder} has weights only."
+                elif name := nonfinite(checkpoint):
+                    problem = f"{folder} cannot be resumed: {name} is not finite."
+                else:
+                    return checkpoint
+            notice(f"{problem} Going back to the checkpoint before it.")
         raise CheckpointError(
             f"{self.path} holds no checkpoint to go on from.",
-            "A run saves its first one at its first validation.",
-            "Start it without --resume.",
+            f"None of its {len(steps)} can be resumed."
+            if steps
+            else "A run saves its first one at its first validation.",
+            f"Start a new run without --resume: --run {self.path}-2."
+            if steps
+            else "Start it without --resume.",
         )
 
     def _link(self, name: str, folder: Path) -> None:
@@ -95,6 +116,16 @@ def _follows(later: Path, earlier: Path) -> bool:
     """Return whether no checkpoint can be missing between the two."""
     apart = int(later.name.removeprefix("step-")) - int(earlier.name.removeprefix("step-"))
     return apart <= read(later).settings.train.validate_every
+
+
+def nonfinite(checkpoint: Checkpoint) -> str | None:
+    """Return the name of a weight or of a part of the state with NaN or infinity, if any."""
+    state = checkpoint.training.tensors if checkpoint.training is not None else {}
+    for tensors in (checkpoint.weights, state):
+        for name in tensors:
+            if not np.isfinite(np.asarray(tensors[name])).all():
+                return name
+    return None
 
 
 def find(path: Path) -> Path:

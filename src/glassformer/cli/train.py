@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,25 +59,18 @@ def carry_out(
     """Prepare the data, train, report; in every process that torchrun started."""
     require_torch("Training")
 
-    from glassformer.checkpoint import RunFolder
     from glassformer.train.distributed import world
     from glassformer.train.loop import start
     from glassformer.train.loop import train as run_loop
-    from glassformer.train.verify import verify_resume as verify
 
-    if RunFolder(folder).steps() and not resume and not verify_resume:
-        raise SettingsError(
-            f"{folder} holds a run already.",
-            "A new run in its place would lose it.",
-            f"Go on with it (--resume), or name another place: --run {folder}-2.",
-        )
-    with world() as processes:
+    with world() as processes, ExitStack() as stack:
+        if verify_resume:
+            processes.lead(lambda: _verify(settings))
+            return
+        processes.lead(lambda: stack.enter_context(_claimed(folder, resume)))
         data = processes.first_alone(lambda: prepared(settings, folder if resume else None))
         if processes.leads:
             _say_of(data)
-        if verify_resume:
-            verify(data, say)
-            return
         run = start(data, folder, processes, resume, say)
         evaluate = _evaluate(data)
         if not processes.leads:
@@ -91,18 +85,35 @@ def carry_out(
             raise typer.Exit(128 + run.signal)  # 130 for Ctrl-C, as a shell has it
 
 
-def prepared(settings: RunSettings, folder: Path | None = None) -> "Prepared":
-    """Prepare the data of a recipe, with the tokenizers of `train.start_from` if it has one.
+@contextmanager
+def _claimed(folder: Path, resume: bool) -> Iterator[None]:
+    """Write to a run folder alone, and only to one that a new run may begin in or resume."""
+    from glassformer.checkpoint import RunFolder, sole_writer
 
-    A run in `folder` that is resumed keeps its own tokenizers, whatever text it now reads.
-    """
+    with sole_writer(folder, say):
+        if RunFolder(folder).steps() and not resume:
+            raise SettingsError(
+                f"{folder} holds a run already.",
+                "A new run in its place would lose it.",
+                f"Go on with it (--resume), or name another place: --run {folder}-2.",
+            )
+        yield
+
+
+def _verify(settings: RunSettings) -> None:
+    from glassformer.train.verify import verify_resume
+
+    _say_of(prepared(settings))  # the processes that it starts find the data in the cache
+    verify_resume(settings, say)
+
+
+def prepared(settings: RunSettings, folder: Path | None = None) -> "Prepared":
+    """Prepare the data of a recipe, or of a run that is resumed in `folder`."""
     require_torch("Preparing training data")
 
-    from glassformer.checkpoint import RunFolder, origin
-    from glassformer.data.prepare import prepare
+    from glassformer.train.loop import prepared as prepare
 
-    before = origin(settings) if folder is None else RunFolder(folder).newest(lambda notice: None)
-    return prepare(settings, settings.train.threads, before.tokenizers if before else None)
+    return prepare(settings, folder)
 
 
 def say(text: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from glassformer.config import DataSettings, RunSettings
 from glassformer.data import datasets
 from glassformer.data.batch import Examples
+from glassformer.data.batching import draw_seed
 from glassformer.data.corpus import Row
 from glassformer.data.ragged import Ragged, RaggedWriter
 from glassformer.data.text import Text
@@ -78,7 +79,7 @@ def stored(
 
     def redraw(seed: int) -> tuple[Ragged, ...]:
         anew = [
-            _split_anew(text, ids, tokenizer, data, seed + side)
+            _split_anew(text, ids, tokenizer, data, draw_seed(seed, side))
             for side, (text, ids, tokenizer) in enumerate(zip(texts, sides, of_side, strict=False))
         ]
         return (*anew, *sides[len(anew) :])  # a label stays as it is
@@ -94,7 +95,7 @@ def _split_anew(
     for begin in range(0, len(texts), CHUNK):
         rows = range(begin, min(begin + CHUNK, len(texts)))
         strings = [texts[i].tobytes().decode() for i in rows]
-        drawn = tokenizer.sample(strings, data.subword_sampling, seed + 2 * begin)
+        drawn = tokenizer.sample(strings, data.subword_sampling, draw_seed(seed, begin))
         fitting = [
             new if len(new) <= data.max_length else ids[i]
             for i, new in zip(rows, drawn, strict=True)

@@ -1,14 +1,15 @@
 """Text to subwords and back, through sentencepiece."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from itertools import chain, repeat
-from threading import Thread
 from typing import Literal
 
 import sentencepiece
 
+from glassformer.data.subword_sampling import SubwordSampler, Vocabulary
 from glassformer.errors import DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -102,24 +103,22 @@ class Tokenizer:
         return self._pieces.encode(list(texts), num_threads=threads)
 
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
-        """One of the ways to split each text: subword regularisation (Kudo, 2018).
+        """Draw one of the ways to split each text: text i by (seed, i).
 
-        For BPE `alpha` is the share of merges left out (Provilkov et al., 2020); for a unigram
-        model it sharpens the distribution over splits. sentencepiece seeds its generator once in
-        each thread, so a thread of its own is what makes the draws a function of `seed`.
+        For BPE `alpha` is the share of merges left out; for a unigram model it sharpens the
+        distribution over splits. Zero means no sampling for both: see `SubwordSampler`.
         """
-        drawn: list[list[int]] = []
+        if not alpha:
+            return self.encode(texts)
+        return self._sampler.sample(self._pieces.normalize(list(texts)), alpha, seed)
 
-        def draw() -> None:
-            for text in texts:
-                ids = self._pieces.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)
-                drawn.append(ids)
-
-        sentencepiece.set_random_generator_seed(seed % (2**32 - 1))  # that number means none
-        thread = Thread(target=draw)
-        thread.start()
-        thread.join()
-        return drawn
+    @cached_property
+    def _sampler(self) -> SubwordSampler:
+        model, ids = self._pieces, range(len(self))
+        special = (model.is_control, model.is_unknown, model.is_unused, model.is_byte)
+        spelling = [i for i in ids if not any(is_special(i) for is_special in special)]
+        pieces = {model.id_to_piece(i): (i, model.get_score(i)) for i in spelling}
+        return SubwordSampler(Vocabulary(pieces, UNK, [i for i in ids if model.is_byte(i)]))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; marks and padding are dropped."""

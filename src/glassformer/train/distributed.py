@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -42,14 +42,10 @@ class World:
     def any(self, value: bool) -> bool:
         return self.sum(float(value))[0] > 0
 
-    def wait(self) -> None:
-        if self.size > 1:
-            dist.barrier()
+    def lead(self, work: Callable[[], T]) -> T | None:
+        """Let one process do some work while the others wait; return its result there.
 
-    def first_alone(self, work: Callable[[], T]) -> T:
-        """Work whose result is kept on disk: one process does it, the others then find it done.
-
-        Where it cannot be done, the one that tried says why, and the others just end.
+        If it fails, that process reports the error, and the others end without a word.
         """
         if self.leads:
             try:
@@ -62,7 +58,12 @@ class World:
         (code,) = self.sum(0)
         if code:
             sys.exit(int(code))
-        return work()
+        return None
+
+    def first_alone(self, work: Callable[[], T]) -> T:
+        """Do work whose result is kept on disk: one process first, the others then find it done."""
+        done = self.lead(work)
+        return cast(T, done) if self.leads else work()
 
 
 ALONE = World()

@@ -1,7 +1,7 @@
 """The best score so far, and when to stop waiting for a better one."""
 
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite
 
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "accuracy": True}
 
@@ -16,12 +16,13 @@ class EarlyStopping:
     def take_up(self, metric: str, patience: int | None, best: float | None, waited: int) -> None:
         """Go on from an earlier state, with today's patience, if it watched the same metric."""
         if metric == self.metric:
-            self.best, self.waited = best, waited
+            self.best = best if best is not None and isfinite(best) else None
+            self.waited = waited
 
     def better(self, score: float) -> bool:
-        """Take a validation's score; is it the best so far?"""
+        """Take a validation's score; return whether it is the best so far. NaN never is."""
         sign = 1 if HIGHER_IS_BETTER[self.metric] else -1
-        if self.best is None or isnan(self.best) or sign * score > sign * self.best:
+        if isfinite(score) and (self.best is None or sign * score > sign * self.best):
             self.best, self.waited = score, 0
             return True
         self.waited += 1

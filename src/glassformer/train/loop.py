@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
@@ -27,7 +27,7 @@ from glassformer.checkpoint import (
 from glassformer.config import RunSettings
 from glassformer.data.batch import Batch, Examples, prefetch
 from glassformer.data.batching import TokenBatches, draw_seed
-from glassformer.data.prepare import Prepared
+from glassformer.data.prepare import Prepared, prepare
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
 from glassformer.model.build import build
 from glassformer.model.classifier import TransformerClassifier
@@ -61,6 +61,15 @@ class Run:
     average: MovingAverage | None
     position: Position = field(default_factory=Position)
     signal: int | None = None  # that ended it
+
+
+def prepared(settings: RunSettings, folder: Path | None = None) -> Prepared:
+    """Prepare the data of a run, with the tokenizers of `train.start_from` if it has one.
+
+    A run in `folder` that is resumed keeps its own tokenizers, whatever text it now reads.
+    """
+    before = origin(settings) if folder is None else RunFolder(folder).newest(lambda notice: None)
+    return prepare(settings, settings.train.threads, before.tokenizers if before else None)
 
 
 def start(
@@ -337,13 +346,15 @@ def inference_weights(run: Run) -> dict[str, Tensor]:
 
 
 def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals) -> str | None:
-    """Validate, note whether it is the best yet, and save.
+    """Validate, note whether it is the best yet, and save; refuse weights that are not finite.
 
     A signal breaks a validation off (of a single process; others would wait for its result). It
     stays due, the run is saved without it, and the reason to stop is given.
     """
     s, data, at, world = run.settings.train, run.settings.data, run.position, run.world
     weights = inference_weights(run)
+    to_save = Checkpoint(run.settings, as_arrays(weights))
+    world.lead(lambda: run.folder.refuse_nonfinite(to_save, at.step))
     scores: dict[str, float] = {}
     if world.leads:
         try:
@@ -373,15 +384,16 @@ def stop_for(run: Run, signals: Signals) -> str:
 
 
 def keep_good_weights(run: Run) -> None:
-    """Save what the last update left; a resumed run goes on behind the batch that failed."""
-    weights = inference_weights(run)
-    if all(bool(w.isfinite().all()) for w in weights.values()):
-        save(run, weights, is_best=False)
+    """Save what the last update left; a resumed run goes on behind the batch that failed.
+
+    What is not finite is not saved. The error that is on its way says more than that.
+    """
+    with suppress(TrainingError):
+        save(run, inference_weights(run), is_best=False)
 
 
 def save(run: Run, weights: dict[str, Tensor], is_best: bool) -> None:
+    step, keep = run.position.step, run.settings.train.keep
     state = capture(run.model, run.optimizers, run.position, run.stopping, run.average)
-    if run.world.leads:
-        saved = Checkpoint(run.settings, as_arrays(weights), run.data.tokenizers, state)
-        run.folder.save(saved, run.position.step, is_best, run.settings.train.keep)
-    run.world.wait()
+    saved = Checkpoint(run.settings, as_arrays(weights), run.data.tokenizers, state)
+    run.world.lead(lambda: run.folder.save(saved, step, is_best, keep))

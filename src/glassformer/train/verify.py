@@ -1,8 +1,14 @@
-"""Proof, on the user's own settings, that an interrupted run goes on to the same bits."""
+"""Proof, on the user's own settings, that an interrupted run resumes to the same bits.
 
+Each part of a run is a Python process of its own, as it is for a user. What a process has by
+chance, such as the seed of its hashes, differs from part to part.
+"""
+
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,67 +17,100 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.checkpoint import Checkpoint, RunFolder, read
-from glassformer.data.prepare import Prepared
+from glassformer.config import RunSettings
 from glassformer.errors import TrainingError
 from glassformer.train.distributed import ALONE
 from glassformer.train.log import Record
-from glassformer.train.loop import start, train
+from glassformer.train.loop import prepared, start, train
 from glassformer.train.schedule import FALLING
 
-STEPS, STOPS = 8, (3, 4, 5)  # a validation falls on every fourth update
+STEPS, SAVED_EVERY = 8, 4
+STOPPED, KILLED = 3, 6  # SIGTERM saves; after SIGKILL a run goes back to update 4
+PART = ("-m", "glassformer.train.verify")  # the Python arguments of a process that is a part
 
 
-def verify_resume(data: Prepared, notice: Callable[[str], None]) -> None:
-    """Train a few updates in one go, then again with interruptions: before, at and after a save."""
-    s = data.settings.train
-    quick: dict[str, object] = {
-        "log_every": 1,
-        "validate_every": 4,
-        "keep": STEPS,
-        "tensorboard": False,
-        "max_steps": max(s.max_steps, STEPS + 1),  # too short proves nothing
-        "max_minutes": None,
-        "target": None,
-    }
+def verify_resume(settings: RunSettings, notice: Callable[[str], None]) -> None:
+    """Train a few updates in one go, then again in processes that are stopped and killed."""
+    s = settings.train
     if s.max_minutes is not None and s.schedule in FALLING:
         notice(
             f"train.schedule = {s.schedule!r} ends with train.max_minutes, so its rates follow the "
             "clock, and no two runs have the same; proven is the run without that limit"
         )
-    if s.metric == "bleu":  # which takes its time, and no part in resuming
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "recipe.toml").write_text(_shortened(settings).to_toml())
+        _carry_out(folder, "whole", STEPS, signal.SIGTERM)
+        notice(f"a process trained {STEPS} updates in one go")
+        _carry_out(folder, "parts", STOPPED, signal.SIGTERM)
+        notice(f"a second one was stopped by SIGTERM after {STOPPED}")
+        _carry_out(folder, "parts", KILLED, signal.SIGKILL)
+        notice(f"a third one resumed, and was killed by SIGKILL after {KILLED}")
+        _carry_out(folder, "parts", STEPS, signal.SIGTERM)
+        _compare(_newest(folder / "whole"), _newest(folder / "parts"))
+        notice(f"a fourth one resumed: the same bits after {STEPS}")
+
+
+def _shortened(settings: RunSettings) -> RunSettings:
+    """Return the settings of a run whose saves fall between the interruptions."""
+    quick: dict[str, object] = {
+        "log_every": 1,
+        "validate_every": SAVED_EVERY,
+        "keep": STEPS,
+        "tensorboard": False,
+        "max_steps": max(settings.train.max_steps, STEPS + 1),  # too short proves nothing
+        "max_minutes": None,
+        "target": None,
+    }
+    if settings.train.metric == "bleu":  # which takes its time, and no part in resuming
         quick["metric"] = "loss"
-    data = replace(data, settings=data.settings.replace(train=quick))
-    with TemporaryDirectory() as folder:
-        whole = _stopped_at(data, Path(folder) / "whole", STEPS, resume=False, notice=notice)
-        for stop in STOPS:
-            place = Path(folder) / f"stopped-at-{stop}"
-            _stopped_at(data, place, stop, resume=False, notice=notice)
-            resumed = _stopped_at(data, place, STEPS, resume=True, notice=notice)
-            _compare(whole, resumed, stop)
-            notice(f"interrupted after {stop} updates and resumed: the same bits after {STEPS}")
+    return settings.replace(train=quick)
 
 
-def _stopped_at(
-    data: Prepared, folder: Path, step: int, resume: bool, notice: Callable[[str], None]
-) -> Checkpoint:
-    """A run that gets SIGTERM during update `step`, as a user's would."""
+def _carry_out(folder: Path, run: str, step: int, number: signal.Signals) -> None:
+    """Start a process that trains until the signal ends it during update `step`."""
+    parent = os.pathsep.join(filter(None, sys.path))  # what this process imports from
+    environment = {**os.environ, "PYTHONPATH": parent, "PYTHONHASHSEED": "random"}
+    ended = subprocess.run(
+        [sys.executable, "-P", *PART, str(folder), run, str(step), str(int(number))],
+        env=environment, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    if ended.returncode != (-signal.SIGKILL if number == signal.SIGKILL else 0):
+        lines = ended.stderr.strip().splitlines() or ["It says nothing."]
+        raise TrainingError(
+            f"A process that was to train {step} updates ended with code {ended.returncode}.",
+            lines[-1],
+            "Train without --verify-resume, which reports such errors in full.",
+        )
+
+
+def part(folder: Path, run: str, step: int, number: int) -> None:
+    """Train in this process, from the start or a checkpoint, until it sends itself the signal."""
 
     def stop(record: Record) -> None:
         if record["step"] == step and "train_loss" in record:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
 
-    train(start(data, folder, ALONE, resume, notice), report=stop)
+    place = folder / run
+    settings = RunSettings.from_toml((folder / "recipe.toml").read_bytes())
+    resume = bool(RunFolder(place).steps())
+    data = prepared(settings, place if resume else None)
+    train(start(data, place, ALONE, resume, print), report=stop)
+
+
+def _newest(folder: Path) -> Checkpoint:
     return read(RunFolder(folder).steps()[-1], training=True)
 
 
-def _compare(whole: Checkpoint, resumed: Checkpoint, stop: int) -> None:
+def _compare(whole: Checkpoint, resumed: Checkpoint) -> None:
     assert whole.training is not None and resumed.training is not None, "runs save their state"
     a = {**whole.weights, **whole.training.tensors}
     b = {**resumed.weights, **resumed.training.tensors}
     different = [name for name in a.keys() | b.keys() if not _same(a.get(name), b.get(name))]
     if different:
         raise TrainingError(
-            f"A run interrupted after {stop} updates did not go on to the same bits.",
+            f"A run interrupted after {STOPPED} and {KILLED} updates did not go on to the same "
+            "bits.",
             f"{len(different)} of {len(a)} tensors differ, {min(different)} among them.",
             "Set train.threads to a fixed number; if it stays so, please report it.",
         )
@@ -79,3 +118,7 @@ def _compare(whole: Checkpoint, resumed: Checkpoint, stop: int) -> None:
 
 def _same(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:
     return a is not None and b is not None and np.array_equal(a, b)
+
+
+if __name__ == "__main__":
+    part(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
