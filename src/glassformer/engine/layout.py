@@ -344,11 +344,13 @@ def checked(
 
 def check_values(name: str, tensor: NDArray[Any]) -> None:
     """Refuse weights that no training and no quantisation makes."""
+    with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinity, and is refused
+        values = tensor.astype(np.float32, copy=False)
     if tensor.dtype == np.int8:
         wrong = "-128, and eight bits are read from -127 to 127" if (tensor == -128).any() else ""
-    elif not np.isfinite(tensor.astype(np.float32, copy=False)).all():
+    elif not np.isfinite(values).all():
         wrong = "NaN or infinity"
-    elif np.abs(tensor).max(initial=0) > LARGEST:
+    elif np.abs(values).max(initial=0) > LARGEST:
         wrong = f"a value beyond {LARGEST:,}"
     else:
         wrong = "a scale of 0 or less" if name.endswith(SCALE) and (tensor <= 0).any() else ""

@@ -120,6 +120,7 @@ def set_value(name: str, value: float) -> Any:
         ("classifier", set_value(MATRIX, -128), "holds -128"),
         ("translator", set_value(MATRIX, np.nan), "holds NaN or infinity"),
         ("translator", set_value(MATRIX, 3e38), "holds a value beyond 1,000,000"),
+        ("translator", lambda t: t.update({MATRIX: t[MATRIX].astype(float) + 1e300}), "infinity"),
     ],
 )
 def test_weights_that_would_answer_wrongly_are_refused(
