@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from glassformer.errors import SettingsError, nearest
+from glassformer.errors import SettingsError, divisors, nearest
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -40,7 +40,7 @@ class Settings(BaseModel):
         """Bytes are UTF-8, as TOML has it."""
         try:
             return cls.of(**tomllib.loads(text if isinstance(text, str) else text.decode()))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SettingsError(
                 f"The settings are not TOML: {error}.",
                 "Settings are lines of `name = value`, strings in quotes.",
@@ -166,6 +166,50 @@ def preset(name: str, **changes: Any) -> ModelSettings:
             f"Did you mean {nearest(name, PRESETS)!r}?",
         )
     return PRESETS[name].replace(**changes)
+
+
+def check_together(s: ModelSettings) -> None:
+    """Refuse settings that are valid one by one but not together."""
+    if s.d_model % s.n_heads:
+        why = "Each head has width d_model / n_heads."
+        _refuse(s, "n_heads", "d_model", why, divisors(s.d_model))
+    if s.n_kv_heads is not None and s.n_heads % s.n_kv_heads:
+        why = "Each key-value head serves n_heads / n_kv_heads query heads."
+        _refuse(s, "n_kv_heads", "n_heads", why, divisors(s.n_heads))
+    if s.positions == "rope" and s.d_model // s.n_heads % 2:
+        why = "RoPE turns pairs of values, so a head needs an even width d_model / n_heads."
+        even = [n for n in divisors(s.d_model) if s.d_model // n % 2 == 0]
+        if even:
+            _refuse(s, "n_heads", "positions", why, even)
+        _refuse(s, "positions", "d_model", why, ["sinusoidal", "alibi", "relative"])
+    if s.source_vocab_size is not None and s.kind != "translator":
+        why = "Only a translator has a source vocabulary; vocab_size is the one of the others."
+        _refuse(s, "source_vocab_size", "kind", why, [None])
+    if s.source_vocab_size not in (None, s.vocab_size) and s.tie_source_target:
+        why = "One embedding for source and target takes one vocabulary for both."
+        _refuse(s, "tie_source_target", "source_vocab_size", why, [False])
+    if s.ngrams and s.kind != "classifier":
+        why = "n-grams vote for one class of the whole text."
+        _refuse(s, "ngrams", "kind", why, [0])
+    if s.max_distance is not None and not s.positions.startswith("relative"):
+        why = "Only relative positions are clipped at a distance."
+        _refuse(s, "positions", "max_distance", why, ["relative", "relative-bucketed"])
+    if s.positions == "relative-bucketed" and s.max_distance is not None and s.max_distance <= 16:
+        why = "The nearest 16 distances have a bucket each; farther ones share the other buckets."
+        _refuse(s, "max_distance", "positions", why, [17, 128])
+    for vocabulary in ("vocab_size", "source_vocab_size"):
+        size = getattr(s, vocabulary)
+        if size is not None and s.pad_id >= size:
+            why = f"Padding is a token: an id from 0 to {size - 1}."
+            _refuse(s, "pad_id", vocabulary, why, [0])
+
+
+def _refuse(s: ModelSettings, name: str, other: str, why: str, valid: Sequence[object]) -> None:
+    raise SettingsError(
+        f"{name} = {getattr(s, name)!r} does not go with {other} = {getattr(s, other)!r}.",
+        why,
+        f"Set {name} = {' or '.join(map(repr, valid))}.",
+    )
 
 
 class TextSettings(Settings):

@@ -61,3 +61,8 @@ class MissingPackageError(GlassformerError, ImportError):
 def nearest(name: str, names: Iterable[str]) -> str:
     """The valid name that a misspelt one most likely means."""
     return get_close_matches(name, list(names), n=1, cutoff=0.0)[0]
+
+
+def divisors(n: int) -> list[int]:
+    """The valid numbers of heads for a width of `n`: those up to 1,024, which no model exceeds."""
+    return [i for i in range(1, min(n, 1_024) + 1) if n % i == 0]

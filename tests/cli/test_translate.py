@@ -304,6 +304,23 @@ def test_what_is_not_utf_8_is_named_and_the_lines_before_it_are_answered(
     assert code == 3 and "The text is not UTF-8" in said
 
 
+def test_a_line_without_an_end_is_named_and_the_lines_before_it_are_answered(
+    command: Command, translate: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw, expected = b"a dog\n" + b"a" * (20 << 20), translate("a dog")
+    type_in(monkeypatch, raw)
+    Path("plain").write_bytes(raw)
+    Path("packed").write_bytes(gzip.compress(raw, 1))
+    for options, name in (
+        ((), "standard input"),
+        (("--file", "plain"), "plain"),
+        (("--file", "packed"), "packed"),
+    ):
+        code, out, said = refused(command, *options)
+        assert code == 3 and out == expected
+        assert f"Line 2 of {name} has more than 1,048,576 bytes" in said
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [(None, "No such file"), ("a folder", "Is a directory"), (gzip.compress(b"a")[:-9], "end")],

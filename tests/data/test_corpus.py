@@ -4,6 +4,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import threading
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.corpus import Corpus, TextFiles
+from glassformer.data import corpus
+from glassformer.data.corpus import Corpus, TextFiles, arriving_lines
 from glassformer.errors import DataError
 
 PAIRS = [("A dog.", "Un chien."), ("Two  cats, ", 'Deux "chats"'), ("œuf", "née à 8 h")]
@@ -330,3 +333,102 @@ def test_the_format_follows_the_name_unless_given():
     assert TextFiles((Path("a.TSV.gz"),), (1,)).layout == "tsv"
     assert TextFiles((Path("a.tsv"), Path("b.tsv")), format="lines").layout == "lines"
     assert TextFiles((Path("a.txt"),), ("text",), format="jsonl").layout == "jsonl"
+
+
+# Lines and files without an end
+
+
+@pytest.fixture
+def few_bytes(monkeypatch) -> None:
+    """Limits of a few bytes, so that a test need not write megabytes."""
+    monkeypatch.setattr(corpus, "AT_ONCE", 16)
+    monkeypatch.setattr(corpus, "MAX_LINE", 100)
+    monkeypatch.setattr(corpus, "FREE_GROWTH", 1000)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzipped"])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_line_beyond_the_limit_is_named_by_file_and_line(tmp_path, few_bytes, form, packed):
+    contents, columns = pairs_as(form, [("one", "un"), ("a" * 101, "b" * 101)])
+    paths = [
+        written(tmp_path, name, gzip.compress(text.encode()) if packed else text)
+        for name, text in contents.items()
+    ]
+    rows = Corpus(TextFiles(tuple(paths), columns, "lines" if form == "lines" else None))
+    number = 3 if "tsv by name" in form or "csv by name" in form else 2
+    for skip_bad in (False, True):
+        rows.skip_bad = skip_bad
+        with pytest.raises(DataError, match=rf"Line {number} of .*/t\.\S+ has more than 100 bytes"):
+            list(rows)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 100, 1000])
+@given(
+    content=st.binary(max_size=120) | st.lists(st.sampled_from([b"a", b"\n", b"\r"])).map(b"".join)
+)
+def test_lines_are_those_of_split_whatever_arrives_together(at_once, content):
+    lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    expected = lines if lines[-1] else lines[:-1]
+    stream = io.BufferedReader(io.BytesIO(content))
+    assert [line for some in arriving_lines(stream, "f", at_once) for line in some] == expected
+
+
+@pytest.mark.parametrize("size", [99, 100, 101])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\nb\n"])
+def test_the_limit_of_a_line_is_exact(few_bytes, size, end):
+    stream = io.BufferedReader(io.BytesIO(b"one\n" + b"a" * size + end))
+    found = (line for some in arriving_lines(stream, "f", 16) for line in some)
+    assert next(found) == b"one"
+    if size <= 100:
+        assert next(found) == b"a" * size
+    else:
+        with pytest.raises(DataError, match="Line 2 of f has more than 100 bytes"):
+            next(found)
+
+
+def test_a_long_line_is_read_in_linear_time(monkeypatch):
+    """Bytes that are copied are counted, not seconds: each piece is copied once into its line."""
+    monkeypatch.setattr(corpus, "MAX_LINE", 1 << 22)
+    joined = []
+    monkeypatch.setattr(corpus, "_joined", lambda begun, end, is_first: joined.append(begun) or b"")
+    stream = io.BufferedReader(io.BytesIO(b"a" * (1 << 22) + b"\n"))
+    assert sum(len(some) for some in arriving_lines(stream, "f", 1 << 12)) == 1
+    assert [len(piece) for piece in joined[0]] == [1 << 12] * (1 << 10)
+
+
+def test_a_gzipped_file_that_grows_more_than_text_is_refused(tmp_path, few_bytes):
+    path = written(tmp_path, "bomb.gz", gzip.compress(b"a\n" * 500_000))
+    grown = path.stat().st_size * corpus.MAX_GROWTH
+    assert grown < 1_000_000
+    with pytest.raises(DataError, match=r"bomb\.gz unpacks to more than 100 times") as caught:
+        list(Corpus(TextFiles((path,))))
+    line = int(caught.value.what.rsplit("line ")[1].rstrip(".").replace(",", ""))
+    assert 500 <= line <= grown
+
+
+def test_gzipped_text_grows_as_text_does(tmp_path, monkeypatch):
+    """Even the most repetitive text is read as long as it is short."""
+    monkeypatch.setattr(corpus, "FREE_GROWTH", 1000)
+    prose = "".join(f"The dog number {i} sees {i * i} cats.\n" for i in range(2000))
+    path = written(tmp_path, "prose.gz", gzip.compress(prose.encode()))
+    assert len(list(Corpus(TextFiles((path,))))) == 2000
+    monkeypatch.undo()
+    path = written(tmp_path, "same.gz", gzip.compress(b"a dog\n" * 100_000))
+    assert len(list(Corpus(TextFiles((path,))))) == 100_000
+
+
+def test_a_gzipped_pipe_is_unpacked_and_bounded(tmp_path, few_bytes):
+    """A pipe has no size and no position: the bytes taken from it are counted."""
+    pipe = tmp_path / "pipe"
+    for content, fits in ((b"one\ntwo\n", True), (b"a\n" * 500_000, False)):
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_bytes, args=(gzip.compress(content),))
+        writer.start()
+        rows = Corpus(TextFiles((pipe,)))
+        if fits:
+            assert list(rows) == [("one",), ("two",)]
+        else:
+            with pytest.raises(DataError, match="unpacks to more than"):
+                list(rows)
+        writer.join()
+        pipe.unlink()

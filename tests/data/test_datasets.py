@@ -78,8 +78,8 @@ def toy(monkeypatch, url: str = "http://127.0.0.1:1", **splits: Split) -> Manife
         columns=("en", "fr"),
         splits={"train": Split(files=("toy/train.{column}",)), **splits},
         files={
-            "toy/train.en": File(sha256=sha256(EN), url=f"{url}/train.en"),
-            "toy/train.fr": File(sha256=sha256(FR), url=f"{url}/train.fr"),
+            "toy/train.en": File(sha256=sha256(EN), size=len(EN), url=f"{url}/train.en"),
+            "toy/train.fr": File(sha256=sha256(FR), size=len(FR), url=f"{url}/train.fr"),
             "toy/kept.en": File(sha256=sha256(EN)),
             "toy/kept.fr": File(sha256=sha256(FR)),
         },

@@ -6,15 +6,17 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from glassformer.data import datasets
 from glassformer.data.download import BLOCK, fetch, part_of
 from glassformer.errors import DataError
 
 CONTENT = random.Random(0).randbytes(5 * BLOCK + 17)
-SHA256 = hashlib.sha256(CONTENT).hexdigest()
+SHA256, SIZE = hashlib.sha256(CONTENT).hexdigest(), len(CONTENT)
 
 
 class Site(ThreadingHTTPServer):
@@ -27,6 +29,7 @@ class Site(ThreadingHTTPServer):
         self.cuts: list[int] = []
         self.codes: list[int] = []  # answered to the next requests, instead of the file
         self.ranges, self.resets, self.released = True, False, threading.Event()
+        self.lie: Callable[[Answer], None] | None = None  # answers instead
 
     def handle_error(self, request, client_address) -> None:
         """A client that went away is what some of these tests are about."""
@@ -38,6 +41,9 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         site, wanted = self.server, self.headers["Range"]
         site.asked.append(wanted)
+        if site.lie:
+            site.lie(self)
+            return
         if self.path == "/silence":
             site.released.wait()
             return
@@ -75,7 +81,7 @@ def site(monkeypatch):
 
 
 def fetched(site, path, **options) -> bytes:
-    fetch(options.pop("url", site.url), path, SHA256, pause=0.001, **options)
+    fetch(options.pop("url", site.url), path, SHA256, SIZE, pause=0.001, **options)
     assert not part_of(path).exists()
     return path.read_bytes()
 
@@ -115,7 +121,7 @@ def test_two_that_fetch_the_same_at_once_do_not_write_into_each_others_part(site
 
     def begin_another(done: int, total: int | None) -> None:
         if not others:
-            others.append(threading.Thread(target=fetch, args=(site.url, path, SHA256)))
+            others.append(threading.Thread(target=fetch, args=(site.url, path, SHA256, SIZE)))
             others[0].start()
             time.sleep(0.1)
 
@@ -147,7 +153,7 @@ def test_a_wrong_checksum_names_both_and_leaves_the_old_file_whole(site, tmp_pat
     path, expected = tmp_path / "file.gz", "0" * 64
     path.write_text("old")
     with pytest.raises(DataError, match=f"should be {expected} and is {SHA256}"):
-        fetch(site.url, path, expected)
+        fetch(site.url, path, expected, SIZE)
     assert path.read_text() == "old"
     assert not part_of(path).exists()
 
@@ -155,7 +161,7 @@ def test_a_wrong_checksum_names_both_and_leaves_the_old_file_whole(site, tmp_pat
 def test_a_file_that_is_not_there_is_asked_for_once_and_said_so(site, tmp_path):
     site.codes = [404]
     with pytest.raises(DataError, match="404 Not Found") as raised:
-        fetch(site.url, tmp_path / "file.gz", SHA256, by_hand="$GLASSFORMER_DATA/file.gz")
+        fetch(site.url, tmp_path / "file.gz", SHA256, SIZE, by_hand="$GLASSFORMER_DATA/file.gz")
     assert site.url in raised.value.what
     assert "put it at $GLASSFORMER_DATA/file.gz" in raised.value.remedy
     assert len(site.asked) == 1
@@ -168,7 +174,9 @@ def test_without_a_network_it_says_where_to_put_the_file(monkeypatch, tmp_path):
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/file.gz"
         with pytest.raises(DataError, match="Connection refused") as raised:
-            fetch(url, tmp_path / "file.gz", SHA256, by_hand="$GLASSFORMER_DATA/f", pause=0.001)
+            fetch(
+                url, tmp_path / "file.gz", SHA256, SIZE, by_hand="$GLASSFORMER_DATA/f", pause=0.001
+            )
     assert url in raised.value.what
     assert "put the file at $GLASSFORMER_DATA/f" in raised.value.remedy
     assert not list(tmp_path.iterdir())
@@ -181,14 +189,14 @@ def test_a_name_that_does_not_resolve_is_no_network(monkeypatch, tmp_path):
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(DataError, match=r"service not known.*\n.*no network here"):
-        fetch("http://nowhere.invalid/f", tmp_path / "f", SHA256, attempts=1)
+        fetch("http://nowhere.invalid/f", tmp_path / "f", SHA256, SIZE, attempts=1)
 
 
 def test_a_server_that_never_answers_is_left_after_the_timeout(site, tmp_path):
     url = site.url.replace("/file.gz", "/silence")
     start = time.monotonic()
     with pytest.raises(DataError, match="timed out"):
-        fetch(url, tmp_path / "file.gz", SHA256, timeout=0.05, attempts=2, pause=0.001)
+        fetch(url, tmp_path / "file.gz", SHA256, SIZE, timeout=0.05, attempts=2, pause=0.001)
     assert time.monotonic() - start < 5
     assert len(site.asked) == 2
 
@@ -197,28 +205,142 @@ def test_a_connection_that_is_always_cut_is_given_up_and_taken_up_by_the_next_ru
     path = tmp_path / "file.gz"
     site.cuts = [100, 100, 100]
     with pytest.raises(DataError, match=f"cut after 300 of {len(CONTENT)} bytes"):
-        fetch(site.url, path, SHA256, attempts=3, pause=0.001)
+        fetch(site.url, path, SHA256, SIZE, attempts=3, pause=0.001)
     assert not path.exists()
     assert fetched(site, path) == CONTENT
     assert site.asked[-1] == "bytes=300-"
 
 
 def test_an_interrupted_download_leaves_nothing_under_the_final_name(site, tmp_path):
-    path = tmp_path / "file.gz"
+    path, seen = tmp_path / "file.gz", []
 
-    def interrupt(done: int, total: int | None) -> None:
+    def interrupt(done: int, total: int) -> None:
+        seen.append(done)
         if done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch(site.url, path, SHA256, progress=interrupt)
+        fetch(site.url, path, SHA256, SIZE, progress=interrupt)
     assert not path.exists()
     assert fetched(site, path) == CONTENT
-    assert site.asked == [None, f"bytes={BLOCK}-"]
+    assert site.asked == [None, f"bytes={seen[-1]}-"]
 
 
 def test_a_place_that_cannot_be_written_is_named(site, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(DataError, match="cannot be written") as raised:
-        fetch(site.url, tmp_path / "file" / "file.gz", SHA256)
+        fetch(site.url, tmp_path / "file" / "file.gz", SHA256, SIZE)
     assert str(tmp_path / "file") in raised.value.what
+
+
+# Servers that lie
+
+
+def raw(*lines: str, body: bytes = CONTENT) -> Callable[[Answer], None]:
+    """Answer with these lines as the status and the headers, then with `body`."""
+    head = "".join(f"{line}\r\n" for line in (*lines, "")).encode("latin-1")
+    return lambda handler: handler.wfile.write(head + body)
+
+
+def endless(pieces: Iterable[bytes], pause: float = 0.0) -> Callable[[Answer], None]:
+    """Answer with pieces again and again until the client leaves or the test ends."""
+
+    def answer(handler: Answer) -> None:
+        start, *rest = pieces
+        handler.wfile.write(start)
+        while not handler.server.released.wait(pause):
+            handler.wfile.write(b"".join(rest))
+
+    return answer
+
+
+OK = "HTTP/1.0 200 OK"
+HEAD = f"{OK}\r\n\r\n".encode()
+# What a server may answer although the file itself is right: it arrives, whatever the headers say.
+HARMLESS = {
+    "no length": raw(OK),
+    "length of words": raw(OK, "Content-Length: very long"),
+    "negative length": raw(OK, "Content-Length: -1"),
+    "length beyond the file": raw(OK, f"Content-Length: {10**30}"),
+    "more than the file": raw(OK, body=CONTENT + b"more"),
+    "a file without an end": endless([HEAD + CONTENT, b"x" * BLOCK]),
+    "headers in another alphabet": raw(OK, "Content-Type: \xe9\xff\x00", "Content-Length: \xb2"),
+    "a part that nobody asked for": raw("HTTP/1.0 206 Partial", "Content-Range: bytes 9-1/x"),
+    "a range of nonsense": raw(OK, "Content-Range: lots", "Accept-Ranges: none"),
+}
+HARMFUL = {
+    "two lengths": raw(OK, "Content-Length: 7", f"Content-Length: {SIZE}"),
+    "less than the file": raw(OK, body=CONTENT[:100]),
+    "nothing": raw(OK, f"Content-Length: {SIZE}", body=b""),
+    "not HTTP": raw("SSH-2.0-OpenSSH_9.6", body=b""),
+    "no answer at all": lambda handler: None,
+    "a status of words": raw("HTTP/1.0 fine OK"),
+    "another file of the size": raw(OK, body=bytes(SIZE)),
+    "zeros without an end": endless([HEAD, bytes(BLOCK)]),
+    "chunks of nonsense": raw("HTTP/1.1 200 OK", "Transfer-Encoding: chunked"),
+    "a chunk of a negative size": raw(
+        "HTTP/1.1 200 OK", "Transfer-Encoding: chunked", body=b"-5\r\nabc\r\n0\r\n\r\n"
+    ),
+    "too many headers": raw(OK, *(f"X-{i}: y" for i in range(1000))),
+    "a header too long": raw(OK, "X: " + "y" * 100_000),
+    "a redirection to nonsense": raw("HTTP/1.0 302 Found", "Location: http://[", body=b""),
+    "a redirection to a file": raw("HTTP/1.0 302 Found", "Location: file:///etc/passwd", body=b""),
+    "a redirection to itself": raw("HTTP/1.0 302 Found", "Location: /file.gz", body=b""),
+    "a redirection without an end": endless(
+        [b"HTTP/1.0 302 Found\r\nLocation: /file.gz\r\n\r\n", bytes(BLOCK)]
+    ),
+    "bytes that drip": endless([HEAD, b"x"], 0.01),
+    "headers that drip": endless([f"{OK}\r\n".encode(), b"X: y\r\n"], 0.02),
+    "one header that drips": endless([f"{OK}\r\nX: ".encode(), b"y"], 0.01),
+    "please wait, without an end": endless([b"", b"HTTP/1.1 100 Continue\r\n\r\n"], 0.01),
+}
+
+
+@pytest.mark.parametrize("lie", HARMLESS)
+def test_nonsense_around_the_right_file_does_not_matter(site, tmp_path, lie):
+    site.lie = HARMLESS[lie]
+    assert fetched(site, tmp_path / "file.gz", timeout=2.0, attempts=1) == CONTENT
+    assert list(tmp_path.iterdir()) == [tmp_path / "file.gz"]
+
+
+@pytest.mark.parametrize("lie", HARMFUL)
+def test_a_lie_is_one_error_in_time_and_no_wrong_file_is_kept(site, tmp_path, lie):
+    site.lie = HARMFUL[lie]
+    start = time.monotonic()
+    for _ in range(2):
+        with pytest.raises(DataError) as caught:
+            fetch(
+                *(site.url, tmp_path / "file.gz", SHA256, SIZE),
+                **{"timeout": 0.1, "attempts": 2, "pause": 0.001},
+            )
+        assert site.url in caught.value.what
+    assert time.monotonic() - start < 20, "s: 4 attempts of at most 3 timeouts, on a busy machine"
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert left.keys() <= {"file.gz.part"}
+    assert all(len(content) < SIZE for content in left.values())
+    site.lie = None
+    if left and not CONTENT.startswith(*left.values()):  # what the server lied about is found out
+        with pytest.raises(DataError, match="not the file that was asked for"):
+            fetched(site, tmp_path / "file.gz")
+    assert fetched(site, tmp_path / "file.gz") == CONTENT
+
+
+def test_a_part_longer_than_the_file_is_of_another_version(site, tmp_path):
+    path = tmp_path / "file.gz"
+    part_of(path).write_bytes(bytes(SIZE + 1))
+    assert fetched(site, path) == CONTENT
+    assert site.asked == [None]
+
+
+def test_a_whole_part_is_put_in_place_without_a_request(site, tmp_path):
+    path = tmp_path / "file.gz"
+    part_of(path).write_bytes(CONTENT)
+    assert fetched(site, path) == CONTENT
+    assert site.asked == []
+
+
+def test_every_file_with_an_address_has_a_size_and_a_checksum():
+    for name in datasets.names():
+        for source in datasets.manifest(name).files.values():
+            if source.url:
+                assert source.size and source.size > 0 and source.sha256

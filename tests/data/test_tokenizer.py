@@ -1,8 +1,10 @@
 """Subwords: reversible, reproducible, and each knows where in the text it stands."""
 
+from io import BytesIO
 from unicodedata import normalize
 
 import pytest
+import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -258,3 +260,23 @@ def test_tags_have_ids_that_no_text_is_split_into():
 def test_folding_case_does_not_go_with_identity():
     with pytest.raises(DataError, match="fold_case = false"):
         Tokenizer.train(TEXT, 60, fold_case=True, identity=True)
+
+
+@pytest.mark.parametrize("model", [b"", b"\0" * 100, b"not subwords", bytes(range(256)) * 9])
+def test_what_is_no_model_of_sentencepiece_is_refused(model: bytes) -> None:
+    with pytest.raises(DataError, match=r"no subwords|foreign"):
+        Tokenizer(model)
+
+
+def test_subwords_with_other_marks_are_refused() -> None:
+    """T5 has its end at 1, and nothing for the beginning: every id would mean something else."""
+    written = BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a dog sees a cat", "the cat sees"] * 9), model_writer=written,
+        vocab_size=25, model_type="bpe", hard_vocab_limit=False, minloglevel=2,
+        pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+    )  # fmt: skip
+    with pytest.raises(
+        DataError, match=r"foreign: the ids of pad, unk, bos, eos are \[0, 2, -1, 1\]"
+    ):
+        Tokenizer(written.getvalue())

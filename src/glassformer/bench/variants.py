@@ -9,10 +9,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from glassformer.bench.trials import check_claim
-from glassformer.config import RunSettings, parse_changes
+from glassformer.config import RunSettings, check_together, parse_changes
 from glassformer.data.check import check as check_data
 from glassformer.errors import SettingsError
-from glassformer.model.build import check as check_model
 
 BASELINE = "baseline"
 SAME_FOR_ALL = {
@@ -101,7 +100,7 @@ def _check(settings: RunSettings, base: RunSettings) -> None:
                 "A loss is per subword, and of other subwords it says something else.",
                 "Set train.metric=bleu for all of them.",
             )
-    check_model(settings.model)
+    check_together(settings.model)
     check_data(settings)
 
 

@@ -4,32 +4,48 @@
     manifest.json       SHA-256 of every other file, written last
 
 A checkpoint is written beside its target, flushed to the disk, then renamed: it exists whole or
-not at all. Nothing here unpickles.
+not at all. Nothing here unpickles. A stranger may have written the files and their hashes: one that
+makes no sense is a CheckpointError, and sizes are compared before memory is taken.
 """
 
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
 from pathlib import Path
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
-from glassformer.config import RunSettings
+from glassformer.config import RunSettings, check_together
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, GlassformerError
 
 WEIGHTS, SETTINGS, MANIFEST = "model.safetensors", "settings.toml", "manifest.json"
 STATE_TENSORS, STATE_VALUES = "training.safetensors", "training.json"
 SUBWORDS = ".spm"
 PARTIAL = ".partial-"  # prefix of a folder that is being written
+# Bytes that a file may have, by its name in a manifest; weights as many as the disk holds.
+MAX_BYTES = {
+    **{WEIGHTS: sys.maxsize, STATE_TENSORS: sys.maxsize},
+    **{MANIFEST: 1 << 16, SETTINGS: 1 << 20, STATE_VALUES: 1 << 26},
+    **{side + SUBWORDS: 1 << 26 for side in ("joint", "source", "target")},
+}
+DTYPES: dict[str, type[np.generic]] = {
+    **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BOOL": np.bool_, "U8": np.uint8},
+    **{"I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8},
+}
+
+SHORT = Repr()  # of words that a stranger may have written
+SHORT.maxstring = 300  # characters
 
 Weights = Mapping[str, NDArray[Any]]
 
@@ -47,21 +63,39 @@ class WeightsFile(Mapping[str, NDArray[Any]]):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with safe_open(path, "np") as file:
-            self.names = tuple(file.keys())
+        with _understood(path), safe_open(path, "np") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            self.types = {
+                name: (tuple(one.get_shape()), _dtype(one.get_dtype()))
+                for name, one in slices.items()
+            }
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        if name not in self.names:
+        if name not in self.types:
             raise KeyError(name)
-        with safe_open(self.path, "np") as file:
+        with _understood(self.path), safe_open(self.path, "np") as file:
             array: NDArray[Any] = file.get_tensor(name)
         return array
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter(self.types)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.types)
+
+
+def _dtype(stored: str) -> type[np.generic]:
+    if stored not in DTYPES:
+        raise ValueError(f"a tensor is of {stored}, not of {', '.join(DTYPES)}")
+    return DTYPES[stored]
+
+
+def types_of(weights: Weights) -> dict[str, tuple[tuple[int, ...], type[np.generic]]]:
+    """Return shape and dtype of each tensor; of a file, without reading the tensors."""
+    if isinstance(weights, WeightsFile):
+        return weights.types
+    arrays = {name: np.asarray(weights[name]) for name in weights}
+    return {name: (array.shape, array.dtype.type) for name, array in arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -148,17 +182,24 @@ def read(folder: Path, training: bool = False) -> Checkpoint:
     Each weight is read from its file when it is asked for, and is a new array each time.
     """
     contents = _verified(folder, training)
-    tokenizers = {
-        name.removesuffix(SUBWORDS): Tokenizer(content)
-        for name, content in contents.items()
-        if name.endswith(SUBWORDS)
-    }
-    state = None
-    if training and STATE_TENSORS in contents:
-        values = json.loads(contents[STATE_VALUES])
-        state = TrainingState(load(contents[STATE_TENSORS]), values)
-    settings = RunSettings.from_toml(contents[SETTINGS].decode())
+    tokenizers = {}
+    for name in (name for name in contents if name.endswith(SUBWORDS)):
+        with _understood(folder / name):
+            tokenizers[name.removesuffix(SUBWORDS)] = Tokenizer(contents[name])
+    with _understood(folder / SETTINGS):
+        settings = RunSettings.from_toml(contents[SETTINGS])
+        check_together(settings.model)
+    state = _training_state(folder, contents) if training and STATE_TENSORS in contents else None
     return Checkpoint(settings, WeightsFile(folder / WEIGHTS), tokenizers, state)
+
+
+def _training_state(folder: Path, contents: Mapping[str, bytes]) -> TrainingState:
+    with _understood(folder / STATE_VALUES):
+        values = json.loads(contents.get(STATE_VALUES, b"null"))
+        if not isinstance(values, dict):
+            raise ValueError("it is not a table of values")
+    with _understood(folder / STATE_TENSORS):
+        return TrainingState(load(contents[STATE_TENSORS]), values)
 
 
 def average(checkpoints: Sequence[Path]) -> dict[str, NDArray[np.float32]]:
@@ -173,6 +214,12 @@ def average(checkpoints: Sequence[Path]) -> dict[str, NDArray[np.float32]]:
                     "Average the checkpoints that it was made from, then quantise the average.",
                 )
             exact = array.astype(np.float64)
+            if total.get(name, exact).shape != exact.shape:
+                raise CheckpointError(
+                    f"{folder.name} is of another model: {name} is {exact.shape}.",
+                    f"In a checkpoint before it, {name} is {total[name].shape}.",
+                    "Average checkpoints of one run.",
+                )
             total[name] = total[name] + exact if name in total else exact
     return {name: (array / len(checkpoints)).astype(np.float32) for name, array in total.items()}
 
@@ -191,10 +238,17 @@ def _verified(folder: Path, training: bool) -> dict[str, bytes]:
         if not training and name in (STATE_TENSORS, STATE_VALUES):
             continue
         file = folder / name
-        if not file.is_file() or _sha256_of(file) != digest:
+        if not file.is_file() or file.stat().st_size > MAX_BYTES[name]:
             raise _damaged(file)
-        if name != WEIGHTS:  # read tensor by tensor: the file may be large
-            contents[name] = file.read_bytes()
+        with _understood(file):
+            _refuse_link(file)
+            if name == WEIGHTS:  # read tensor by tensor: the file may be large
+                same = _sha256_of(file) == digest
+            else:
+                contents[name] = file.read_bytes()
+                same = sha256(contents[name]).hexdigest() == digest
+        if not same:
+            raise _damaged(file)
     return contents
 
 
@@ -204,20 +258,38 @@ def _sha256_of(path: Path) -> str:
 
 
 def _manifest(path: Path) -> dict[str, str]:
-    try:
-        digests = json.loads(path.read_bytes())
-    except ValueError:
-        raise _damaged(path) from None
-    if not isinstance(digests, dict) or not {WEIGHTS, SETTINGS} <= digests.keys():
+    if path.stat().st_size > MAX_BYTES[MANIFEST]:
         raise _damaged(path)
+    with _understood(path):
+        _refuse_link(path)
+        digests = json.loads(path.read_bytes())
+        if not isinstance(digests, dict) or not {WEIGHTS, SETTINGS} <= digests.keys():
+            raise ValueError(f"it does not name {WEIGHTS} and {SETTINGS}")
+        if others := digests.keys() - MAX_BYTES.keys() | digests.keys() & {MANIFEST}:
+            raise ValueError(f"it names {SHORT.repr(min(others))}, which no checkpoint has")
     return digests
 
 
-def _damaged(path: Path) -> CheckpointError:
+def _refuse_link(path: Path) -> None:
+    if path.resolve().parent != path.parent.resolve():
+        raise ValueError("it is a link to a file outside of the folder")
+
+
+@contextmanager
+def _understood(path: Path) -> Iterator[None]:
+    """Turn errors of what reads a file into one that names the file."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError, SafetensorError) as error:
+        reason = error.what if isinstance(error, GlassformerError) else str(error)
+        raise _damaged(path, f"It cannot be used: {SHORT.repr(reason)[1:-1]}.") from None
+
+
+def _damaged(path: Path, why: str = "") -> CheckpointError:
     size = path.stat().st_size if path.is_file() else 0
     return CheckpointError(
         f"The checkpoint {path.parent.name} is damaged: {path.name}.",
-        f"Its {size:,} bytes are not those that were written.",
+        why or f"Its {size:,} bytes are not those that were written.",
         "Use another checkpoint of the run, or copy this one again from its origin.",
     )
 

@@ -13,15 +13,14 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from glassformer.data.corpus import opened
+from glassformer.data.corpus import arriving_lines, opened
 from glassformer.errors import DataError, GlassformerError, InputError, SettingsError
 
 if TYPE_CHECKING:
     from glassformer.pipeline import Translation
 
 TURN = 256  # lines that are answered together, at most
-ARRIVAL = 1 << 16  # bytes that are taken at once, if so many are there
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+ARRIVAL = 1 << 16  # bytes that are read at a time: the more lines come, the larger the batches
 NO_BREAKS = str.maketrans("\r\n", "  ")
 
 Answer = Callable[[list[str]], list[list[str]]]  # the output lines of each line
@@ -100,14 +99,8 @@ def _of_standard_input() -> Iterator[list[Raw]]:
 
 def _of_stream(stream: BufferedReader | GzipFile, name: str) -> Iterator[list[Raw]]:
     """Whole lines, as many as have come: a slow writer gets its answer line by line."""
-    number, rest, arrived = 0, b"", b"\n"
-    while arrived:
-        arrived = stream.read1(ARRIVAL)
-        *whole, rest = (rest + arrived).split(b"\n")
-        if not arrived and rest:
-            whole.append(rest)
-        if not number and whole:
-            whole[0] = whole[0].removeprefix(BYTE_ORDER_MARK)
+    number = 0
+    for whole in arriving_lines(stream, name, ARRIVAL):
         yield [(raw, f"line {number + i} of {name}") for i, raw in enumerate(whole, 1)]
         number += len(whole)
 

@@ -15,7 +15,9 @@ from functools import partial
 from hashlib import blake2b, sha256
 from importlib import import_module, resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from pydantic import model_validator
 
 from glassformer.config import Settings
 from glassformer.data.corpus import TextFiles, known
@@ -36,8 +38,15 @@ class File(Settings):
     """A file by its checksum. One without is made here, out of files that have one."""
 
     sha256: str | None = None
+    size: int | None = None  # in bytes, of a file with a `url`
     url: str | None = None
     prepare: str | None = None  # the part of the set's source that it is made of
+
+    @model_validator(mode="after")
+    def _can_be_checked(self) -> Self:
+        if self.url and not (self.sha256 and self.size):
+            raise ValueError("a file with a url has a size and a sha256, by which it is checked")
+        return self
 
     @property
     def public(self) -> bool:
@@ -154,9 +163,9 @@ def _obtain(sheet: Manifest, file: str, download: bool, progress: Progress) -> P
             "It is not to be fetched now." if source.public else "It has no public address.",
             f"Put it at {by_hand}{order}.",
         )
-    if source.url and source.sha256:
+    if source.url and source.sha256 and source.size:
         watch = partial(progress, file)
-        fetch(source.url, target, source.sha256, by_hand=by_hand, progress=watch)
+        fetch(source.url, target, source.sha256, source.size, by_hand=by_hand, progress=watch)
     elif source.prepare:
         _prepare(sheet, source.prepare, progress)
     return target

@@ -104,6 +104,12 @@ def _languages(settings: RunSettings) -> tuple[str, ...]:
 
 
 def _digest(path: Path) -> str:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise DataError(
+            f"{path} is a device or a pipe.",
+            "Training text is read several times, and a device may have no end.",
+            "Write the text to a file, and name that.",
+        )
     with readable(path):
         return sha256_of(path)
 

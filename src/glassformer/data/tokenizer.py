@@ -13,6 +13,7 @@ from glassformer.data.subword_sampling import SubwordSampler, Vocabulary
 from glassformer.errors import DataError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+MARKS = ("pad", "unk", "bos", "eos")  # in the order of their ids
 LONGEST = 4_192  # bytes of a text that sentencepiece learns from: longer ones it passes over
 COVERAGE = 0.9999  # of the characters have a subword, where bytes spell the others
 ALWAYS = "".join(map(chr, range(33, 127))) + "€£°–—"  # characters that have one in any case
@@ -26,7 +27,21 @@ class Tokenizer:
     def __init__(self, model: bytes) -> None:
         self.model = model
         self.fingerprint = sha256(model).hexdigest()
-        self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+        try:
+            self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+            marks = [getattr(self._pieces, f"{mark}_id")() for mark in MARKS]
+        except RuntimeError as error:
+            raise DataError(
+                f"The {len(model):,} bytes are no subwords: {str(error).strip()}",
+                "Subwords are a model of sentencepiece.",
+                "Learn them anew, or use another copy of them.",
+            ) from None
+        if marks != list(range(len(MARKS))):
+            raise DataError(
+                f"The subwords are foreign: the ids of {', '.join(MARKS)} are {marks}.",
+                f"Glassformer's have {list(range(len(MARKS)))}: its models are trained on these.",
+                "Use subwords that Glassformer has learned.",
+            )
 
     @classmethod
     def train(
@@ -87,10 +102,13 @@ class Tokenizer:
     def __len__(self) -> int:
         return self._pieces.get_piece_size()
 
+    def has_tag(self, tag: str) -> bool:
+        return bool(self._pieces.is_control(self._pieces.piece_to_id(tag)))
+
     def tag_id(self, tag: str) -> int:
         """Return the id of a tag, for code to put in front of ids; no text is split into it."""
         found: int = self._pieces.piece_to_id(tag)
-        if not self._pieces.is_control(found):
+        if not self.has_tag(tag):
             raise DataError(
                 f"The subwords have no tag {tag}.",
                 "Tags are reserved when the subwords are learned.",

@@ -4,14 +4,14 @@ Every matrix is held once. An embedding that is also the output projection is lo
 packed output.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import log, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.config import ModelSettings
+from glassformer.config import ModelSettings, check_together
 from glassformer.engine.forward import (
     ATTENTION_OUTPUT,
     CONTRACT,
@@ -27,10 +27,14 @@ from glassformer.engine.kernels import COLUMNS, GELU, HIDDEN, RELU, SWIGLU, f32
 from glassformer.engine.llvm import BLOCK, LEVELS
 from glassformer.engine.memory import rounded_up
 from glassformer.errors import CheckpointError
-from glassformer.quantize import MIN_ROWS, SCALE, quantise_rows
+from glassformer.quantize import MIN_ROWS, SCALE, is_matrix, quantise_rows
 
 Tensors = Mapping[str, NDArray[np.generic]]
+TensorType = tuple[tuple[int, ...], type[np.generic]]  # shape and dtype, or kind of dtype
 FIRST_LAYER = 3  # number of the first matrix of a layer, behind two tables and the output
+MAX_DISTANCE = 16  # of relative positions, where the settings say nothing
+BUCKETS = 32  # of relative positions in buckets
+LARGEST = 1_000_000  # magnitude of a weight: trained ones stay below 100, and sums do not overflow
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 PARTS = {
     "self_attention.qkv": QKV,
@@ -145,6 +149,7 @@ def pack(s: ModelSettings, tensors: Tensors, int8: bool | None) -> PackedWeights
     `int8` None keeps what the checkpoint has; True quantises matrices that are in fp32; False
     turns eight bits into fp32.
     """
+    check_together(s)
     check_names(s, tensors)
     names = dict(matrix_names(s))
     kinds = {m: _is_int8(name, tensors, int8) for m, name in names.items()}
@@ -175,19 +180,68 @@ def pack(s: ModelSettings, tensors: Tensors, int8: bool | None) -> PackedWeights
     return weights
 
 
-def check_names(s: ModelSettings, tensors: Tensors) -> None:
-    """Refuse weights of another model: a tensor that is missing, or that the settings lack."""
-    wanted = {f"{name}.weight" for _, name in matrix_names(s)}
-    wanted |= {f"{name}.bias" for _, name in matrix_names(s) if has_bias(s, name)}
-    wanted |= {f"{name}.gain" for _, name in norm_names(s)}
-    if s.norm == "layer-norm":
-        wanted |= {f"{name}.bias" for _, name in norm_names(s)}
-    if s.positions in ("learned", "relative", "relative-bucketed"):
+def expected_shapes(s: ModelSettings) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor of a model by its name in a checkpoint."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for _, name in matrix_names(s):
+        outputs, inputs = expected_shape(s, name)
+        shapes[f"{name}.weight"] = outputs, inputs
+        if has_bias(s, name):
+            shapes[f"{name}.bias"] = (outputs,)
+    for _, name in norm_names(s):
+        parts = ("gain", "bias") if s.norm == "layer-norm" else ("gain",)
+        shapes |= {f"{name}.{part}": (s.d_model,) for part in parts}
+    positions = {
+        "learned": (s.max_positions, s.d_model),
+        "relative": (2 * (s.max_distance or MAX_DISTANCE) + 1, s.n_heads),
+        "relative-bucketed": (BUCKETS, s.n_heads),
+    }
+    if s.positions in positions:
         stacks = {"encoder": has_encoder(s), "decoder": has_decoder(s)}
-        wanted |= {f"{stack}.positions.weight" for stack, there in stacks.items() if there}
+        for stack in (name for name, there in stacks.items() if there):
+            shapes[f"{stack}.positions.weight"] = positions[s.positions]
     if s.ngrams:
-        wanted |= {"votes.weight", "votes.kinds"}
-    given = {name for name in tensors if not name.endswith(SCALE)}
+        shapes["votes.weight"] = s.n_classes, s.vocab_size + s.ngram_places
+        shapes["votes.kinds"] = (s.vocab_size,)
+    return shapes
+
+
+def check_types(s: ModelSettings, types: Mapping[str, TensorType]) -> None:
+    """Refuse tensors of another model by names, shapes and dtypes, before any of them is read.
+
+    A quantised checkpoint has int8 and a scale for every matrix, and floats for the rest.
+    """
+    layers = s.encoder_layers * has_encoder(s) + s.decoder_layers * has_decoder(s)
+    if layers > len(types):  # before the names of so many layers are made
+        raise CheckpointError(
+            f"The settings ask for {layers:,} layers, and the weights have {len(types):,} tensors.",
+            "Each layer has several tensors.",
+            "Load a checkpoint with the settings that lie in its folder.",
+        )
+    shapes = expected_shapes(s)
+    expected: dict[str, TensorType] = {n: (shape, np.floating) for n, shape in shapes.items()}
+    if any(name.endswith(SCALE) for name in types):
+        for name in (n for n, shape in shapes.items() if is_matrix(n, shape)):
+            expected[name] = shapes[name], np.int8
+            expected[name + SCALE] = shapes[name][:1], np.floating
+    for name in sorted(expected.keys() | types.keys()):
+        wanted, given = expected.get(name), types.get(name)
+        same = wanted and given and wanted[0] == given[0] and np.issubdtype(given[1], wanted[1])
+        if not same:
+            raise CheckpointError(
+                f"The weights are of another model: {name} is {_described(given, 'absent')}.",
+                f"The settings ask for {_described(wanted, 'no such tensor')}.",
+                "Load a checkpoint with the settings that lie in its folder.",
+            )
+
+
+def _described(kind: TensorType | None, none: str) -> str:
+    return f"{kind[0]} of {kind[1].__name__}" if kind else none
+
+
+def check_names(s: ModelSettings, tensors: Iterable[str]) -> None:
+    """Refuse weights of another model: a tensor that is missing, or that the settings lack."""
+    wanted, given = set(expected_shapes(s)), {n for n in tensors if not n.endswith(SCALE)}
     if wanted != given:
         name = min(wanted ^ given)
         raise CheckpointError(
@@ -300,16 +354,28 @@ def checked(
             f"The settings ask for {shape}.",
             "Load a checkpoint with the settings that lie in its folder.",
         )
-    if kind is np.int8:
-        return tensor
-    values = tensor.astype(np.float32, copy=False)
-    if not np.isfinite(values).all():
+    check_values(name, tensor)
+    return tensor if kind is np.int8 else tensor.astype(np.float32, copy=False)
+
+
+def check_values(name: str, tensor: NDArray[Any]) -> None:
+    """Refuse weights that no training and no quantisation makes."""
+    with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinity, and is refused
+        values = tensor.astype(np.float32, copy=False)
+    if tensor.dtype == np.int8:
+        wrong = "-128, and eight bits are read from -127 to 127" if (tensor == -128).any() else ""
+    elif not np.isfinite(values).all():
+        wrong = "NaN or infinity"
+    elif np.abs(values).max(initial=0) > LARGEST:
+        wrong = f"a value beyond {LARGEST:,}"
+    else:
+        wrong = "a scale of 0 or less" if name.endswith(SCALE) and (tensor <= 0).any() else ""
+    if wrong:
         raise CheckpointError(
-            f"{name} holds NaN or infinity.",
+            f"{name} holds {wrong}.",
             "Every answer would be garbage.",
             "Use an earlier checkpoint of the run.",
         )
-    return values
 
 
 class PositionTables(NamedTuple):
@@ -356,10 +422,10 @@ def _bias(
     if s.positions == "alibi":
         return -np.array(alibi_slopes(s.n_heads))[:, None] * np.abs(distance)
     if s.positions == "relative":
-        most = s.max_distance or 16
+        most = s.max_distance or MAX_DISTANCE
         bucket, n_buckets = distance.clip(-most, most) + most, 2 * most + 1
     else:
-        n_buckets = 32
+        n_buckets = BUCKETS
         bucket = _t5_buckets(distance, n_buckets, s.max_distance or 128, stack == "encoder")
     table = checked(tensors, f"{stack}.positions.weight", (n_buckets, s.n_heads))
     return table[bucket].T

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from glassformer.data import datasets, grammar
-from glassformer.data.corpus import Corpus, Row, TextFiles, known, opened
+from glassformer.data.corpus import AT_ONCE, Corpus, Row, TextFiles, arriving_lines, known, opened
 from glassformer.data.download import sha256_of
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import DataError
@@ -96,17 +96,18 @@ def from_references(
 
 def _lines(path: Path) -> list[str]:
     with opened(path) as stream:
-        content = stream.read()
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"Line {line:,} of {path} is not UTF-8.",
-            "Text is read in UTF-8.",
-            "Convert it first, for example: iconv -f latin1 -t utf-8.",
-        ) from None
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        raw = [line for some in arriving_lines(stream, str(path), AT_ONCE) for line in some]
+    found: list[str] = []
+    for line in raw:
+        try:
+            found.append(line.removesuffix(b"\r").decode())
+        except UnicodeDecodeError:
+            raise DataError(
+                f"Line {len(found) + 1:,} of {path} is not UTF-8.",
+                "Text is read in UTF-8.",
+                "Convert it first, for example: iconv -f latin1 -t utf-8.",
+            ) from None
+    return found
 
 
 def from_set(

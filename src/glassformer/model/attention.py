@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.errors import InputError
+from glassformer.errors import InputError, divisors
 from glassformer.model.cache import KeyValueCache
 from glassformer.model.dropout import check_probability, dropout
 from glassformer.model.masks import check_mask
@@ -175,10 +175,6 @@ def _check_heads(d_model: int, n_heads: int, n_kv_heads: int) -> None:
             "Each key-value head serves n_heads / n_kv_heads query heads.",
             f"Use n_kv_heads from {divisors(n_heads)}.",
         )
-
-
-def divisors(n: int) -> list[int]:
-    return [i for i in range(1, n + 1) if n % i == 0]
 
 
 AttentionMaps = dict[str, list[Tensor]]

@@ -1,18 +1,16 @@
 """Build modules from settings. Only this file reads setting strings; modules get arguments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from torch import nn
 
-from glassformer.config import ModelSettings, preset
-from glassformer.errors import SettingsError
+from glassformer.config import ModelSettings, check_together, preset
 from glassformer.model import init
 from glassformer.model.attention import (
     Kernel,
     MultiHeadAttention,
-    divisors,
     fused_attention,
     scaled_dot_product_attention,
 )
@@ -63,57 +61,13 @@ def build(settings: ModelSettings | str = "tiny", **changes: Any) -> Model:
     """Build a model from settings or a preset, with changes: build("tiny", n_kv_heads=1)."""
     s = preset(settings) if isinstance(settings, str) else settings
     s = s.replace(**changes)
-    check(s)
+    check_together(s)
     model = _MODELS[s.kind](s)
     INITS[s.init](model)
     for module in model.modules():
         if isinstance(module, Stack):
             module.activation_checkpointing = s.activation_checkpointing
     return model
-
-
-def check(s: ModelSettings) -> None:
-    """Refuse settings that are valid one by one but not together."""
-    if s.d_model % s.n_heads:
-        why = "Each head has width d_model / n_heads."
-        _refuse(s, "n_heads", "d_model", why, divisors(s.d_model))
-    if s.n_kv_heads is not None and s.n_heads % s.n_kv_heads:
-        why = "Each key-value head serves n_heads / n_kv_heads query heads."
-        _refuse(s, "n_kv_heads", "n_heads", why, divisors(s.n_heads))
-    if s.positions == "rope" and s.d_model // s.n_heads % 2:
-        why = "RoPE turns pairs of values, so a head needs an even width d_model / n_heads."
-        even = [n for n in divisors(s.d_model) if s.d_model // n % 2 == 0]
-        if even:
-            _refuse(s, "n_heads", "positions", why, even)
-        _refuse(s, "positions", "d_model", why, ["sinusoidal", "alibi", "relative"])
-    if s.source_vocab_size is not None and s.kind != "translator":
-        why = "Only a translator has a source vocabulary; vocab_size is the one of the others."
-        _refuse(s, "source_vocab_size", "kind", why, [None])
-    if s.source_vocab_size not in (None, s.vocab_size) and s.tie_source_target:
-        why = "One embedding for source and target takes one vocabulary for both."
-        _refuse(s, "tie_source_target", "source_vocab_size", why, [False])
-    if s.ngrams and s.kind != "classifier":
-        why = "n-grams vote for one class of the whole text."
-        _refuse(s, "ngrams", "kind", why, [0])
-    if s.max_distance is not None and not s.positions.startswith("relative"):
-        why = "Only relative positions are clipped at a distance."
-        _refuse(s, "positions", "max_distance", why, ["relative", "relative-bucketed"])
-    if s.positions == "relative-bucketed" and s.max_distance is not None and s.max_distance <= 16:
-        why = "The nearest 16 distances have a bucket each; farther ones share the other buckets."
-        _refuse(s, "max_distance", "positions", why, [17, 128])
-    for vocabulary in ("vocab_size", "source_vocab_size"):
-        size = getattr(s, vocabulary)
-        if size is not None and s.pad_id >= size:
-            why = f"Padding is a token: an id from 0 to {size - 1}."
-            _refuse(s, "pad_id", vocabulary, why, [0])
-
-
-def _refuse(s: ModelSettings, name: str, other: str, why: str, valid: Sequence[object]) -> None:
-    raise SettingsError(
-        f"{name} = {getattr(s, name)!r} does not go with {other} = {getattr(s, other)!r}.",
-        why,
-        f"Set {name} = {' or '.join(map(repr, valid))}.",
-    )
 
 
 def _translator(s: ModelSettings) -> Transformer:

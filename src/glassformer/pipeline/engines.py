@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from glassformer.checkpoint.format import Checkpoint
+from glassformer.checkpoint.format import Checkpoint, types_of
 from glassformer.errors import InputError
 from glassformer.extras import require_torch
 from glassformer.quantize import dequantise_weights
@@ -32,8 +32,10 @@ def inference_model(
         from glassformer.pipeline.torch_models import load_torch
 
         return load_torch(saved, int8, threads)
+    from glassformer.engine.layout import check_types
     from glassformer.engine.model import CompiledModel
 
+    check_types(saved.settings.model, types_of(saved.weights))
     weights = dequantise_weights(saved.weights) if int8 is False else saved.weights
     return CompiledModel(saved.settings.model, weights, int8=int8, threads=threads)
 

@@ -1,12 +1,14 @@
 """Load a run, a checkpoint or a bundled model as something that takes and gives text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer import pretrained
-from glassformer.checkpoint.format import read
+from glassformer.checkpoint.format import SUBWORDS, Checkpoint, read
 from glassformer.checkpoint.run_folder import find
+from glassformer.data.direction import tags
+from glassformer.data.tokenizer import PAD
 from glassformer.errors import CheckpointError, InputError
 from glassformer.pipeline.classifier import Classifier
 from glassformer.pipeline.engines import Engine, inference_model
@@ -68,10 +70,40 @@ def load(
             "Translators, classifiers and language models can be called; this is none of them.",
             "Start a classifier from its encoder: train.start_from; or load its weights by hand.",
         )
+    _check_text(str(model), saved)
     runs = inference_model(saved, int8, engine, threads)
     in_eight_bits = is_quantised(saved.weights) if int8 is None else int8
     loaded: Pipeline = PIPELINES[kind](runs, saved.tokenizers, saved.settings, in_eight_bits)
     return loaded
+
+
+def _check_text(name: str, saved: Checkpoint) -> None:
+    """Refuse tokenizers and labels that do not go with the model."""
+    for problem in _mismatches(saved):
+        raise CheckpointError(
+            f"The parts of {name} do not go together: {problem}.",
+            "A model answers with the subwords and labels that it was trained with.",
+            "Use another checkpoint of the run, or copy this one again from its origin.",
+        )
+
+
+def _mismatches(saved: Checkpoint) -> Iterator[str]:
+    model, data, sides = saved.settings.model, saved.settings.data, saved.tokenizers
+    if sides.keys() not in ({"joint"}, {"source", "target"}):
+        yield f"its subwords are {' and '.join(sorted(sides))}, not joint, or source and target"
+    for side, tokenizer in sides.items():
+        own = model.source_vocab_size if side == "source" else None
+        if len(tokenizer) != (own or model.vocab_size):
+            expected = own or model.vocab_size
+            yield f"{side}{SUBWORDS} has {len(tokenizer):,} subwords, the model {expected:,}"
+    if model.pad_id != PAD:
+        yield f"model.pad_id is {model.pad_id}, and the padding of subwords is {PAD}"
+    labels = data.labels if model.kind == "classifier" else ()
+    if labels and not len(labels) == len(set(labels)) == model.n_classes:
+        yield f"it has {len(set(labels)):,} different labels, the model {model.n_classes:,}"
+    if model.kind == "translator":
+        source = sides.get("joint") or sides["source"]
+        yield from (f"the subwords have no tag {t}" for t in tags(data) if not source.has_tag(t))
 
 
 def load_translator(

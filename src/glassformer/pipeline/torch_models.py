@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassformer.checkpoint.format import Checkpoint
+from glassformer.checkpoint.format import Checkpoint, types_of
 from glassformer.checkpoint.weights import set_weights
 from glassformer.data.batch import pad
 from glassformer.decode.torch_decoder import TorchDecoder
+from glassformer.engine.layout import check_types, check_values
 from glassformer.errors import CheckpointError
 from glassformer.model.build import Model, build
 from glassformer.model.classifier import TransformerClassifier
@@ -61,6 +62,9 @@ def torch_model(saved: Checkpoint, int8: bool | None = None) -> Model:
     back, so that they have the values that the compiled engine uses.
     """
     weights = saved.weights
+    check_types(saved.settings.model, types_of(weights))
+    for name in weights:
+        check_values(name, weights[name])
     if int8 and not is_quantised(weights):
         weights = quantise_weights(weights)
     model = build(saved.settings.model)

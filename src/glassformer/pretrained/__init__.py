@@ -21,7 +21,11 @@ def names() -> list[str]:
 
 def resolve(model: str | Path) -> Path:
     """The folder that a user means: a path if it is there, or else a bundled model."""
-    return Path(model) if Path(model).exists() else folder(str(model))
+    try:
+        is_there = Path(model).exists()
+    except OSError:  # a name too long for a file is none
+        is_there = False
+    return Path(model) if is_there else folder(str(model))
 
 
 def folder(name: str) -> Path:
