@@ -14,7 +14,6 @@ import torch
 import two_way
 from glassformer import checkpoint
 from glassformer.checkpoint import Checkpoint, weights_of
-from glassformer.cli.examples import watched_fetching
 from glassformer.config import RunSettings
 from glassformer.data import datasets
 from glassformer.data.prepare import prepare
@@ -24,6 +23,7 @@ from glassformer.evaluate.bleu import bleu
 from glassformer.evaluate.translation import Said
 from glassformer.model.build import build
 from glassformer.pipeline import load_classifier, load_translator
+from glassformer.progress import watched_fetching
 from pretrained.stand_ins import bundle
 from train.runs import ON_FILES, PAIRS, Command, text
 

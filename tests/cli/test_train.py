@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from glassformer.checkpoint import read
-from glassformer.cli.progress import Bar, fetching
 from glassformer.cli.train import read_recipe
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
 from glassformer.pipeline import Classifier, load
+from glassformer.progress import Bar, fetching
 from train.runs import ON_FILES, RECIPE, TINY, Command, assert_same_bits, records, steps, text
 
 

@@ -19,12 +19,17 @@ def classify(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help=f"A run, a checkpoint or one of `models`. [{CLASSIFIER}]"
+            metavar="MODEL",
+            help="A run, a checkpoint or one of `models`.",
+            show_default=CLASSIFIER,
         ),
     ] = None,
     file: o.File = None,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Those of all labels, a JSON object a line.")
+        bool,
+        typer.Option(
+            "--probabilities", help="Print the probabilities of all labels, as JSON per line."
+        ),
     ] = False,
     truncate: o.Truncate = False,
     int8: o.Int8 = False,

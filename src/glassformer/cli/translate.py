@@ -23,51 +23,57 @@ def translate(
         list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help=f"A run, a checkpoint or one of `models`; several are an ensemble. [{TRANSLATOR}]",
+            help="A run, a checkpoint or one of `models`. May be repeated for an ensemble.",
+            show_default=TRANSLATOR,
         ),
     ] = None,
     to: o.To = None,
     file: o.File = None,
-    beam: Annotated[
-        int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
-    ] = None,
+    beam: o.Beam = None,
     n_best: o.NBest = None,
     scores: Annotated[
-        bool, typer.Option("--scores", help="Score, tab, text; of sentences joined, the sum.")
+        bool, typer.Option("--scores", help="Print the score and a tab before each translation.")
     ] = False,
     length_penalty: o.LengthPenalty = None,
     min_length: o.MinLength = 0,
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="Of an answer, in subwords. [the text's + 50]")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Longest output, in subwords.",
+            show_default="those of the text + 50",
+        ),
     ] = None,
     no_repeat_ngram: o.NoRepeatNgram = 0,
     repetition_penalty: o.RepetitionPenalty = 1.0,
     prefix: Annotated[
-        str | None, typer.Option(help="What every translation must begin with.")
+        str | None, typer.Option(metavar="TEXT", help="Text that every translation begins with.")
     ] = None,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw at random instead of searching.")
+        bool, typer.Option("--sample", help="Sample at random instead of searching.")
     ] = False,
     temperature: o.Temperature = None,
     top_k: o.TopK = None,
     top_p: o.TopP = None,
     seed: o.Seed = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Show tokens as they are made, greedily or drawn.")
+        bool,
+        typer.Option("--stream", help="Print tokens one by one, by greedy search or sampling."),
     ] = False,
     split: Annotated[
         bool | None,
         typer.Option(
             "--split/--no-split",
-            help="Translate a line sentence by sentence and keep its layout. "
-            "[yes, but not with --n-best or --prefix]",
+            help="Translate a line sentence by sentence and keep its layout.",
+            show_default="split, but not with --n-best or --prefix",
         ),
     ] = None,
     typeset: Annotated[
         bool,
         typer.Option(
             "--typeset/--no-typeset",
-            help="Set French as in print: ’ « » … and no-break spaces. For models trained on "
+            help="Print French with ’ « » … and no-break spaces, for models that are trained on "
             "plain typography.",
         ),
     ] = True,
@@ -77,7 +83,10 @@ def translate(
     batch_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Tokens of a batch: more are faster, and take more memory. [4096]"
+            min=1,
+            metavar="N",
+            help="Tokens in a batch. More is faster and takes more memory.",
+            show_default="4096",
         ),
     ] = None,
 ) -> None:

@@ -1,16 +1,16 @@
-"""What a model is judged on: rows of the user's files or of a named set, and their checksums."""
+"""Examples to evaluate a model on: rows of lists, files or a named set, with their checksums."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
 from glassformer.data import datasets, grammar
-from glassformer.data.corpus import Corpus, Row, TextFiles, known, opened
+from glassformer.data.corpus import Corpus, Row, TextFiles, known, opened, own_files
 from glassformer.data.download import sha256_of
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.errors import DataError
+from glassformer.errors import DataError, InputError, SettingsError
 
 GRAMMAR_EXAMPLES = 1_000  # where no limit says how many; it has no end of its own
 LANGUAGES = ("en", "fr")  # of the grammar
@@ -18,11 +18,131 @@ TURN = 256  # texts in one turn of a model
 TOKENISED = "tok-"  # before the name of a split: the same text as published scores count it
 
 
+VALID = "valid"  # the split of a set, where none is named
+
+
 @dataclass(frozen=True)
 class Examples:
+    """Rows of a source and its reference, which may be followed by the reference tokenised."""
+
     rows: list[Row]
     checksums: dict[str, str]
     skipped: str = ""  # bad rows, if they were to be skipped
+    several: bool = False  # what follows the source are references, all of them equally good
+
+
+# Rows, a named set, a table, parallel files (source, reference, tokenised reference), or examples.
+Data = Sequence[Sequence[str]] | str | Path | tuple[Path, ...] | Examples
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which rows and columns of a data set to read."""
+
+    split: str = VALID
+    columns: tuple[str, ...] = ()
+    limit: int | None = None
+    skip_bad: bool = False
+
+
+def read_examples(
+    data: Data,
+    languages: Sequence[str],
+    labels: Collection[str] | None = None,
+    *,
+    select: Selection | None = None,
+    tokenised: bool = False,
+    progress: datasets.Progress = datasets.silent,
+    notice: Callable[[str], None] = lambda text: None,
+) -> Examples:
+    """Read the examples of a translator of `languages`, or of a classifier with `labels`.
+
+    A name is that of a set, or of a table where no set is called so. Columns that are not named are
+    the languages, or text and label. `tokenised` asks a named set for its tokenised references.
+    """
+    how = select or Selection()
+    if isinstance(data, str):
+        data = (
+            data
+            if data in ("grammar", *datasets.names()) or not Path(data).is_file()
+            else Path(data)
+        )
+    if isinstance(data, Examples):
+        examples = data
+    elif isinstance(data, str):
+        if how.columns:
+            check_columns(how.columns, 2)
+        columns = how.columns or tuple(languages)
+        examples = from_set(
+            data, how.split, columns, how.limit, tokenised=tokenised, skip_bad=how.skip_bad,
+            labels=labels, progress=progress,
+        )  # fmt: skip
+    elif isinstance(data, Path):
+        files = _table(data, how.columns, languages, labels, notice)
+        examples = from_files(files, how.limit, skip_bad=how.skip_bad, labels=labels)
+    elif isinstance(data, tuple) and all(isinstance(path, Path) for path in data):
+        files = TextFiles(data, format="lines")
+        examples = from_files(files, how.limit, skip_bad=how.skip_bad, labels=labels)
+    else:
+        examples = from_rows(data[: how.limit], labels)
+    if examples.skipped:
+        notice(f"bad rows skipped: {examples.skipped}")
+    return examples
+
+
+def _table(
+    path: Path,
+    columns: tuple[str, ...],
+    languages: Sequence[str],
+    labels: Collection[str] | None,
+    notice: Callable[[str], None],
+) -> TextFiles:
+    if columns:
+        check_columns(columns, 2 if labels else 3)
+    else:
+        columns = ("text", "label") if labels else tuple(languages)
+        notice(f"columns of {path}: {','.join(columns)} (others: --columns)")
+    return own_files((path,), columns)
+
+
+def check_columns(columns: Sequence[str], most: int) -> None:
+    if not 2 <= len(columns) <= most:
+        raise SettingsError(
+            f"{len(columns)} columns are named, and {' or '.join(map(str, range(2, most + 1)))} "
+            "can be used.",
+            "A translator has a source and a reference, in a file perhaps a tokenised one as well; "
+            "a classifier has a text and a label.",
+            "For example: --columns en,fr for a translator, --columns text,label for a classifier.",
+        )
+
+
+def from_rows(rows: Sequence[Sequence[str]], labels: Collection[str] | None = None) -> Examples:
+    """Take rows of Python strings: (source, reference, ...), or (text, label).
+
+    Several references of a source are equally good, as those of `from_references`.
+    """
+    found = [tuple(map(str, row)) if not isinstance(row, str) else (row,) for row in rows]
+    fewest, most = 2, 2 if labels is not None else max((len(row) for row in found), default=2)
+    for number, row in enumerate(found, 1):
+        known_label = labels is None or row[-1] in labels
+        if not fewest <= len(row) <= most or not all(map(str.strip, row)) or not known_label:
+            wanted = (
+                f"(text, label), a label being one of {sorted(labels)}"
+                if labels
+                else ("(source, reference), none of them empty")
+            )
+            raise InputError(
+                f"Row {number:,} cannot be evaluated: {row!r}.",
+                f"A row is {wanted}.",
+                "Give a list of such rows.",
+            )
+    if not found:
+        raise InputError(
+            "There is no row to evaluate on.", "A score is a mean over rows.", "Give at least one."
+        )
+    sides = {"text": [row[0] for row in found], "answers": ["\t".join(row[1:]) for row in found]}
+    checksums = {f"rows, {name}": _digest(texts) for name, texts in sides.items()}
+    return Examples(found, checksums, several=most > 2)
 
 
 def turns(texts: Sequence[str]) -> list[list[int]]:
@@ -91,7 +211,8 @@ def from_references(
     good = [row for row, one in zip(rows, is_bad, strict=True) if not one]
     paths = [path] if sources is None else [sources, path]
     skipped = f"{len(rows):,} rows read, {len(bad):,} bad" if bad else ""
-    return Examples(good[:limit], {one.name: sha256_of(one) for one in paths}, skipped)
+    checksums = {one.name: sha256_of(one) for one in paths}
+    return Examples(good[:limit], checksums, skipped, several=True)
 
 
 def _lines(path: Path) -> list[str]:

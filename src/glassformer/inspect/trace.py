@@ -10,6 +10,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -69,6 +70,23 @@ class Trace:
         columns = self.read if kind == "decoder" else self.source
         assert rows is not None and columns is not None, f"there is no {kind} attention"
         return rows, columns
+
+    def show(self) -> None:
+        """Open the interactive view: in a notebook below the cell, elsewhere in a browser."""
+        from glassformer.inspect.report import show
+
+        show(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the interactive view as one HTML file that needs nothing else."""
+        from glassformer.inspect.report import write_report
+
+        write_report(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from glassformer.inspect.report import frame_of
+
+        return frame_of(self)
 
     def to_json(self) -> str:
         from glassformer.inspect.trace_json import to_dict
