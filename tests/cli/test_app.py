@@ -107,3 +107,55 @@ def test_bench_model_ends_with_its_worst_ratio_and_writes_its_figures(tmp_path: 
     assert report["command"].startswith("glassformer bench model")
     assert report["machine"]["torch"]
     assert str(tmp_path) not in json.dumps(report)
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_the_short_option_shows_the_same_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    command = Command(monkeypatch, capsys)
+    arguments = [verb] if verb else []
+    assert command(*arguments, "-h") == command(*arguments, "--help")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_eighty_columns_and_names_no_python_types(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = Command(monkeypatch, capsys)(verb, "-h")
+    assert max(map(len, out.splitlines())) <= 80
+    assert not any(mark in out for mark in ("<", "list[", "int range", "x>="))
+    cut_off = [line for line in out.splitlines() if line.endswith("...") and "Usage" not in line]
+    assert cut_off == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "remedy"),
+    [
+        (["translate", "--bem", "3"], "No such option: --bem", "glassformer translate -h"),
+        (["descr"], "No such command 'descr'", "glassformer -h"),
+        (["describe"], "Missing argument 'PRESET'", "glassformer describe -h"),
+        (["data", "get"], "Missing argument 'NAME'", "glassformer data get -h"),
+        (["describe", "tiny", "--length", "0"], "'--length'", "glassformer describe -h"),
+    ],
+)
+def test_an_error_of_the_parser_has_the_form_of_all_errors(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    what: str,
+    remedy: str,
+) -> None:
+    code, out, said = Command(monkeypatch, capsys)(*arguments)
+    first, why, last = said.splitlines()
+    assert (code, out) == (2, "") and first.startswith("error: ") and what in first
+    assert why.startswith("  why:  The command is: glassformer")
+    assert last == f"  next: {remedy}"
+
+
+def test_a_group_without_a_command_shows_its_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = Command(monkeypatch, capsys)("data")
+    assert code == 2 and said.startswith("Usage: glassformer data") and "error" not in said

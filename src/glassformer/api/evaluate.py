@@ -140,9 +140,17 @@ def evaluate_behaviour(
     reports = []
     for target in translator.targets if to is None else (to,):
         direction = f"{from_language(translator.settings.data, target)}-{target}"
-        translate = partial(translator.translate, to=target, **options)
-        reports.append(behaviour.run(translate, direction))
+        reports.append(behaviour.run(_translation(translator, target, options), direction))
     return reports
+
+
+def _translation(
+    translator: Translator, to: str, options: dict[str, Any]
+) -> Callable[[list[str]], list[str]]:
+    def translate(texts: list[str]) -> list[str]:
+        return translator.translate(texts, to=to, **options)
+
+    return translate
 
 
 def _loaded(

@@ -92,7 +92,7 @@ def quantize(
     sizes = [(one / checkpoint.WEIGHTS).stat().st_size for one in (folder, place)]
     error = _largest_error(saved.weights, small.weights)
     compared = _compared(trial, before, load(place, threads=threads), progress)
-    return Quantized(place, *sizes, *error, compared)
+    return Quantized(place, sizes[0], sizes[1], *error, compared)
 
 
 def _refuse_twice(run: Path, saved: Checkpoint) -> None:

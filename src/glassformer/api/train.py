@@ -324,7 +324,7 @@ def _split(rows: list[list[str | int]], most: int) -> tuple[list[Any], list[Any]
 
 
 def _row(example: Example, columns: int, kind: str) -> list[str | int]:
-    row = [example] if isinstance(example, str) else list(example)
+    row: list[str | int] = [example] if isinstance(example, str) else list(example)
     if len(row) != columns or not all(isinstance(cell, str | int) for cell in row):
         wanted = {1: "a text", 2: "a pair of texts" if kind == "translator" else "(text, label)"}
         raise InputError(

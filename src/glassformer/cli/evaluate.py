@@ -111,7 +111,7 @@ def evaluate(
     A translator is scored by BLEU, chrF and perplexity, a classifier by accuracy, F1 and
     calibration. With --behaviour a translator is checked by rules on hand-written cases.
     """
-    search = {"beam_size": beam, "length_penalty": length_penalty}
+    search: dict[str, Any] = {"beam_size": beam, "length_penalty": length_penalty}
     of_text: dict[str, object] = {
         "source": source, "reference": reference, "references": references,
         "tokenised_reference": tokenised_reference, "tokenised_output": tokenised_output or None,

@@ -74,11 +74,12 @@ class Evaluation:
     @cached_property
     def sheets(self) -> list[Sheet]:
         """The tables, for a terminal, Markdown or a notebook."""
-        more = [
-            self.beams and beams_sheet(self.beams),
-            self.failures and failures_sheet(self.failures),
-        ]
-        return [self.card.sheet(), *filter(None, more)]
+        found = [self.card.sheet()]
+        if self.beams is not None:
+            found.append(beams_sheet(self.beams))
+        if self.failures is not None:
+            found.append(failures_sheet(self.failures))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the outputs, ready for `json.dumps`."""

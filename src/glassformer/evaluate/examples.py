@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 from glassformer.data import datasets, grammar
 from glassformer.data.corpus import Corpus, Row, TextFiles, known, opened, own_files
@@ -84,7 +85,8 @@ def read_examples(
         files = TextFiles(data, format="lines")
         examples = from_files(files, how.limit, skip_bad=how.skip_bad, labels=labels)
     else:
-        examples = from_rows(data[: how.limit], labels)
+        rows = cast(Sequence[Sequence[str]], data)
+        examples = from_rows(rows[: how.limit], labels)
     if examples.skipped:
         notice(f"bad rows skipped: {examples.skipped}")
     return examples

@@ -77,7 +77,7 @@ class Trial:
             wrong = (_different(output, self.truth) for output in (in_fp32, in_int8))
             scores = [100 * (count - errors) / count for errors in wrong]
         changed, unstable = _different(in_fp32, in_int8), _different(in_int8, alone)
-        return Comparison(name, count, *scores, changed, unstable)
+        return Comparison(name, count, scores[0], scores[1], changed, unstable)
 
     def _answers(
         self, model: Translator | Classifier, batch_tokens: int, tick: Callable[[], None]
