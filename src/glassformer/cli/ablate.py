@@ -70,7 +70,7 @@ def ablate(
         raise SettingsError(
             f"--output {place} does not end in .json.",
             "The table is written there as JSON, and beside it as Markdown.",
-            f"Use --output {place.with_suffix('.json')}.",
+            f"Say --output {place.with_suffix('.json')}.",
         )
     base, tried = read_recipe(recipe, changes or []), factors(vary)
     planned = trials(
@@ -96,5 +96,5 @@ def _outcome(trial: "Trial", number: int, count: int) -> "Outcome":
         say("interrupted; the same command continues from here")
         raise
     if outcome.error:
-        say(f"failed: {outcome.error}")
+        say(f"went wrong: {outcome.error}")
     return outcome
