@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "pretrained": GROUND,
     "pipeline": GROUND
     | {"extras", "data", "model", "checkpoint", "decode", "engine", "quantize", "pretrained"},
-    "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine", "picture"},
+    "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine", "measure", "picture"},
     "doctor": GROUND | {"extras", "compiled", "machine", "checkpoint", "pretrained", "pipeline"},
     "inspect": GROUND | {"model", "decode", "pipeline", "output", "picture"},
     "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure", "picture"},
@@ -43,7 +43,8 @@ BEHIND_ALL = {"bench", "interop", "cli"}  # may use everything; `cli` alone may 
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 # What a core installation imports: at import time nothing here may need torch or jaxtyping,
 TORCH_FREE = {
-    *("errors", "config", "extras", "compiled", "machine", "output", "picture", "quantize"),
+    *("errors", "config", "extras", "compiled", "machine", "measure", "output", "picture"),
+    "quantize",
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
     "cli",
 }

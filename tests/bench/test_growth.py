@@ -12,7 +12,7 @@ from glassformer.bench.growth import (
     made_up,
     uncached_steps,
 )
-from glassformer.bench.harness import Table
+from glassformer.evaluate.card import Table
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 

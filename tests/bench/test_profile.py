@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from glassformer.bench.growth import SOURCE_LENGTH
-from glassformer.bench.harness import Report
 from glassformer.bench.profile import (
     ANSWER_LENGTH,
     Plan,
@@ -23,6 +22,7 @@ from glassformer.bench.profile import (
     weight_bytes,
     write_trace,
 )
+from glassformer.bench.report import Report
 from glassformer.bench.stopwatch import IN_A_STEP, PARTS
 from glassformer.config import RunSettings
 from glassformer.data.tokenizer import Tokenizer

@@ -18,7 +18,7 @@ def test_the_score_is_sacrebleus():
     assert 0 < bleu(SAID, REFERENCES) < 100
 
 
-def test_the_references_are_not_taken_for_what_was_said():
+def test_outputs_and_references_are_not_interchangeable():
     assert bleu(SAID[:1], REFERENCES[:1]) != bleu(REFERENCES[:1], SAID[:1])
 
 
@@ -95,29 +95,29 @@ def test_tokenised_text_is_scored_without_warnings_and_without_case(caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("said", "value"), [("x", 0), ("", 0), ("un chat voit un chien", 100)])
-def test_the_worst_and_the_best_have_an_interval_without_width(said, value):
-    score = bleu_score([said] * 3, ["un chat voit un chien"] * 3)
+@pytest.mark.parametrize(("outputs", "value"), [("x", 0), ("", 0), ("un chat voit un chien", 100)])
+def test_the_worst_and_the_best_have_an_interval_without_width(outputs, value):
+    score = bleu_score([outputs] * 3, ["un chat voit un chien"] * 3)
     assert (score.low, score.value, score.high) == pytest.approx((value, value, value))
 
 
 def test_chrf_of_text_that_is_right_only_here_and_there_has_an_interval():
-    said, references = [*["xxxxxx"] * 5, "un chat"], ["un chien"] * 6
+    outputs, references = [*["xxxxxx"] * 5, "un chat"], ["un chien"] * 6
     with pytest.raises(TypeError, match="coerce float and float32"):  # why it is not sacreBLEU's
-        CHRF().corpus_score(said, [references], n_bootstrap=1_000)
-    score = chrf_score(said, references)
-    assert score.value == CHRF().corpus_score(said, [references]).score
+        CHRF().corpus_score(outputs, [references], n_bootstrap=1_000)
+    score = chrf_score(outputs, references)
+    assert score.value == CHRF().corpus_score(outputs, [references]).score
     assert score.low <= score.value <= score.high
 
 
 def test_a_sentence_may_have_any_number_of_references():
-    said = ["le chat voit un chien", "deux enfants veulent du thé"]
+    outputs = ["le chat voit un chien", "deux enfants veulent du thé"]
     rows = [["le chat voit un chien"], ["ils veulent boire", "deux enfants veulent du thé"]]
-    score = bleu_score(said, rows)
-    assert bleu(said, rows) == score.value == pytest.approx(100)
+    score = bleu_score(outputs, rows)
+    assert bleu(outputs, rows) == score.value == pytest.approx(100)
     assert score.reference_length == 10 and "nrefs:var" in score.signature
-    assert chrf_score(said, rows).value == pytest.approx(100)
+    assert chrf_score(outputs, rows).value == pytest.approx(100)
     one = [[row[0]] for row in rows]
     flat = [row[0] for row in rows]
-    assert bleu_score(said, one) == bleu_score(said, flat)
-    assert chrf_score(said, one) == chrf_score(said, flat)
+    assert bleu_score(outputs, one) == bleu_score(outputs, flat)
+    assert chrf_score(outputs, one) == chrf_score(outputs, flat)

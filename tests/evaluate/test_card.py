@@ -71,4 +71,4 @@ def test_circumstances_are_told_in_full_and_go_through_json():
     assert ["peak memory of the process", "3 MiB"] in around.cost()
     assert [table.rows for table in around.tables()] == [[["beam", "5"]], [["cpu", "x"]]]
     unknown = Circumstances("c", "m", {}, {}, {}, 2.0, None)
-    assert ["peak memory of the process", "not told"] in unknown.cost()
+    assert ["peak memory of the process", "unknown"] in unknown.cost()

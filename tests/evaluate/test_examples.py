@@ -10,7 +10,7 @@ import pytest
 from glassformer.data import datasets
 from glassformer.data.corpus import TextFiles
 from glassformer.errors import DataError
-from glassformer.evaluate.examples import TURN, check_fit, from_files, from_set, turns
+from glassformer.evaluate.examples import CHUNK, check_fit, chunks_by_length, from_files, from_set
 
 
 @pytest.fixture(autouse=True)
@@ -105,14 +105,14 @@ def test_the_grammar_is_a_set_of_pairs_without_labels():
         from_set("grammar", "tset")
 
 
-def test_turns_hold_every_text_once_and_neighbours_in_length():
-    texts = ["x" * (n * 37 % 101) for n in range(2 * TURN + 5)]
-    found = turns(texts)
-    assert [len(turn) for turn in found] == [TURN, TURN, 5]
-    flat = [i for turn in found for i in turn]
+def test_chunks_hold_every_text_once_in_order_of_length():
+    texts = ["x" * (n * 37 % 101) for n in range(2 * CHUNK + 5)]
+    found = chunks_by_length(texts)
+    assert [len(chunk) for chunk in found] == [CHUNK, CHUNK, 5]
+    flat = [i for chunk in found for i in chunk]
     assert sorted(flat) == list(range(len(texts)))
     assert [len(texts[i]) for i in flat] == sorted(map(len, texts))
-    assert turns([]) == []
+    assert chunks_by_length([]) == []
 
 
 def test_texts_too_long_are_counted_and_the_first_is_named():

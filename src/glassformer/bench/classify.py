@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,16 @@ from glassformer.bench.engines import (
     Ids,
     is_int8,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.race import PAUSE
+from glassformer.bench.report import Report
 from glassformer.checkpoint import Checkpoint
 from glassformer.data import datasets
 from glassformer.data.batching import TokenBatches
 from glassformer.data.corpus import Corpus, TextFiles
 from glassformer.data.tokenizer import BOS
 from glassformer.errors import CheckpointError, DataError
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick, best_of_rounds
 from glassformer.pipeline.batches import BATCH_TOKENS, encode_sources, max_source
 
 TORCH = "torch fp32"
@@ -207,15 +210,14 @@ def race(
     contenders: dict[str, Contender], batches: list[Ids], plan: Plan, tick: Tick
 ) -> tuple[dict[str, float], dict[str, Logits]]:
     """Return the seconds of each contender's best round, and its logits."""
-    seconds, logits = dict.fromkeys(contenders, float("inf")), dict[str, Logits]()
-    for number in range(plan.rounds + 1):  # the first one warms up
-        for name, run in contenders.items():
-            sleep(plan.pause)
-            took, logits[name] = run(batches)
-            if number > 0:
-                seconds[name] = min(seconds[name], took)
-            tick()
-    return seconds, logits
+    logits: dict[str, Logits] = {}
+
+    def turn(name: str) -> float:
+        seconds, logits[name] = contenders[name](batches)
+        return seconds
+
+    turns = {name: partial(turn, name) for name in contenders}
+    return best_of_rounds(turns, plan.rounds, tick, pause=plan.pause), logits
 
 
 def check_same(logits: dict[str, Logits]) -> None:

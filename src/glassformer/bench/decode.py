@@ -24,7 +24,6 @@ from glassformer.bench.engines import (
     Contender,
     Ids,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.lively import lively
 from glassformer.bench.peak import TIMES, memory_of
 from glassformer.bench.race import (
@@ -39,6 +38,7 @@ from glassformer.bench.race import (
     ratios_of,
     spread,
 )
+from glassformer.bench.report import Report
 from glassformer.bench.roof import Machine, bandwidth, decoding_roof, peak, weights_of
 from glassformer.bench.sentences import sentence_pairs
 from glassformer.checkpoint import Checkpoint, as_arrays
@@ -46,6 +46,8 @@ from glassformer.checkpoint import weights_of as torch_weights
 from glassformer.config import PRESETS, RunSettings, preset
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.bleu import bleu
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.quantize import dequantise_weights

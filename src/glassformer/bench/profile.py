@@ -25,7 +25,7 @@ from glassformer.bench.growth import (
     by_output,
     made_up,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick
+from glassformer.bench.report import Report
 from glassformer.bench.stopwatch import (
     ENCODING,
     IN_A_STEP,
@@ -43,7 +43,8 @@ from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.search import SearchOptions, output_limits, search
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import InputError
-from glassformer.measure import peak_bytes, peaks_within, silent_stderr
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick, peak_bytes, peaks_within, silent_stderr
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.output import save_text

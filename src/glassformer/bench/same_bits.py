@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from glassformer.bench.harness import Tick
 from glassformer.bench.sentences import sentence_pairs
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import Hypothesis, search
+from glassformer.measure import Tick
 from glassformer.pipeline import Translator, load_translator
 
 

@@ -258,12 +258,12 @@ class Job:
         return [TextPair(a, b, cut(a), cut(b)) for a, b in zip(sources, targets, strict=True)]
 
     def translations(self, sources: list[str], beam: int) -> list[str]:
-        from glassformer.evaluate.examples import turns
-        from glassformer.evaluate.translation import say
+        from glassformer.evaluate.examples import chunks_by_length
+        from glassformer.evaluate.translation import translate_all
 
-        with progress("translating", len(turns(sources))) as tick:
+        with progress("translating", len(chunks_by_length(sources))) as tick:
             options = self.translator.options(beam_size=beam)
-            return say(self.translator, sources, options, tick=tick).texts
+            return translate_all(self.translator, sources, options, tick=tick).texts
 
     def on_text(self, pairs: "list[TextPair]", output: Path | None, words: Path | None) -> None:
         from glassformer.inspect.alignment import align as aligned

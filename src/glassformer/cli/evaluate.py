@@ -21,9 +21,9 @@ from glassformer.output import save_text
 
 if TYPE_CHECKING:
     from glassformer.evaluate.card import Circumstances, Sheet
-    from glassformer.evaluate.classification import Answers
+    from glassformer.evaluate.classification import Predictions
     from glassformer.evaluate.examples import Examples
-    from glassformer.evaluate.translation import Said
+    from glassformer.evaluate.translation import Translations
     from glassformer.pipeline import Classifier, Translator
 
 WIDTH = 110  # of the tables; signatures and checksums run on
@@ -331,9 +331,14 @@ def translation(
 ) -> Report:
     from glassformer.data.direction import from_language
     from glassformer.evaluate.card import markdown
-    from glassformer.evaluate.examples import check_fit, turns
+    from glassformer.evaluate.examples import check_fit, chunks_by_length
     from glassformer.evaluate.moses import as_published
-    from glassformer.evaluate.translation import perplexity, say, search_settings, translation_card
+    from glassformer.evaluate.translation import (
+        perplexity,
+        search_settings,
+        translate_all,
+        translation_card,
+    )
 
     options = translator.options(**search)
     trained_on = translator.settings.data
@@ -356,8 +361,8 @@ def translation(
         check_fit(sources, translator.source_tokenizer, translator.max_length)
     translator.target_ids(references)  # perplexity would refuse what is too long after the work
     run: dict[str, Any] = {"batch_tokens": how.batch_tokens, "truncate": how.truncate}
-    with progress("translating", len(turns(sources))) as tick:
-        said = say(translator, sources, options, **run, tick=tick)
+    with progress("translating", len(chunks_by_length(sources))) as tick:
+        said = translate_all(translator, sources, options, **run, tick=tick)
     of_references = perplexity(translator, sources, references, **run)
     settings = search_settings(options) | how.to_dict()
     if len(translator.targets) > 1:
@@ -403,15 +408,16 @@ def compare(
     options: dict[str, Any],
 ) -> None:
     """Add the comparison of beams."""
-    from glassformer.evaluate.beams import WIDTHS, beam_figure, compare_beams
-    from glassformer.evaluate.sheets import beams_sheet
+    from glassformer.evaluate.beam_figure import beam_figure
+    from glassformer.evaluate.beams import WIDTHS, compare_beams
+    from glassformer.evaluate.card import markdown
 
     options.pop("beam_size", None)
     with progress("comparing beams", len(WIDTHS)) as tick:
         comparison = compare_beams(translator, sources, references, tick=tick, **options)
-    report.sheets.append(beams_sheet(comparison))
+    report.sheets.append(comparison.sheet())
     report.content["beams"] = comparison.to_dict()
-    report.markdown += "\n" + comparison.to_markdown()
+    report.markdown += "\n" + markdown(comparison.sheet())
     if extras.plot:
         report.pictures.append(partial(beam_figure, comparison, extras.plot))
 
@@ -426,9 +432,9 @@ def analyse_failures(
 ) -> None:
     """Add the analysis of failures; attention is part of it where torch is installed."""
     from glassformer.data.corpus import Corpus, TextFiles
+    from glassformer.evaluate.card import markdown
     from glassformer.evaluate.failures import analyse
     from glassformer.evaluate.labels import word_counts
-    from glassformer.evaluate.sheets import failures_sheet
     from glassformer.extras import is_installed
     from glassformer.pipeline import load_translator
 
@@ -450,22 +456,22 @@ def analyse_failures(
         counts,
         attention=with_attention,
     )
-    report.sheets.append(failures_sheet(found))
+    report.sheets.append(found.sheet())
     report.content["failures"] = found.to_dict()
-    report.markdown += "\n" + found.to_markdown()
+    report.markdown += "\n" + markdown(found.sheet())
 
 
 def classification(model: str, classifier: "Classifier", about: Data, how: How) -> Report:
     from glassformer.evaluate.card import markdown
     from glassformer.evaluate.classification import classification_card, classify
-    from glassformer.evaluate.examples import check_fit, turns
+    from glassformer.evaluate.examples import check_fit, chunks_by_length
 
     examples = read(about, (), classifier.spellings)
     texts, spelt = map(list, zip(*examples.rows, strict=True))
     labels = [classifier.spellings[label] for label in spelt]
     if not how.truncate:
         check_fit(texts, classifier.tokenizer, classifier.max_length)
-    with progress("classifying", len(turns(texts))) as tick:
+    with progress("classifying", len(chunks_by_length(texts))) as tick:
         answers = classify(
             classifier, texts, batch_tokens=how.batch_tokens, truncate=how.truncate, tick=tick
         )
@@ -479,7 +485,7 @@ def circumstances(
     model: str,
     examples: "Examples",
     settings: dict[str, Any],
-    done: "Said | Answers",
+    done: "Translations | Predictions",
     threads: int | None,
 ) -> "Circumstances":
     from glassformer.evaluate.card import Circumstances

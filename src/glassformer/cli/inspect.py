@@ -223,8 +223,8 @@ def worth(
     model: "Translator", sources: list[str], references: list[str], beam: int, truncate: bool
 ) -> "tuple[float, dict[Place, tuple[float, float | None]]]":
     """BLEU, and without each head its change and the p of that."""
-    from glassformer.evaluate.beams import paired_test
     from glassformer.evaluate.bleu import bleu
+    from glassformer.evaluate.significance import paired_test
     from glassformer.inspect.masking import places, without_each
 
     def say() -> list[str]:
@@ -234,7 +234,7 @@ def worth(
     with progress("masking heads", len(places(model.model))) as tick:
         said = without_each(model.model, say, tick)
     systems = {1: whole} | dict(enumerate(said.values(), 2))
-    p_values = paired_test(systems, references, TRIALS)[0]["BLEU"]
+    p_values = paired_test(systems, references, TRIALS, baseline=1)[0]["BLEU"]
     score = bleu(whole, references)
     return score, {
         place: (bleu(texts, references) - score, p_values.get(number))

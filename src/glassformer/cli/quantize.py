@@ -135,10 +135,10 @@ class Trial:
     truncate: bool
 
     def answers(self, model: "Judged", batch_tokens: int, tick: Callable[[], None]) -> list[str]:
-        from glassformer.evaluate.examples import turns
+        from glassformer.evaluate.examples import chunks_by_length
 
         said = [""] * len(self.texts)
-        for turn in turns(self.texts):
+        for turn in chunks_by_length(self.texts):
             some = self.ask(model, [self.texts[i] for i in turn], batch_tokens)
             for i, answer in zip(turn, some, strict=True):
                 said[i] = answer
@@ -187,10 +187,10 @@ def judged(model: "Translator | Classifier | Generator") -> "Judged":
 
 def compare(trial: Trial, before: "Judged", after: "Judged") -> None:
     from glassformer.evaluate.bleu import bleu
-    from glassformer.evaluate.examples import turns
+    from glassformer.evaluate.examples import chunks_by_length
     from glassformer.pipeline import BATCH_TOKENS, Translator
 
-    with progress("comparing", 3 * len(turns(trial.texts))) as tick:
+    with progress("comparing", 3 * len(chunks_by_length(trial.texts))) as tick:
         in_fp32 = trial.answers(before, BATCH_TOKENS, tick)
         in_int8 = trial.answers(after, BATCH_TOKENS, tick)
         alone = trial.answers(after, ALONE, tick)

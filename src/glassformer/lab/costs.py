@@ -6,11 +6,8 @@ only the processor's time is taken.
 
 from collections.abc import Mapping
 from time import thread_time
-from typing import TypeVar
 
-from glassformer.measure import Run
-
-Name = TypeVar("Name")
+from glassformer.measure import Name, Run, best_seconds
 
 
 def seconds(runs: Mapping[Name, Run], turns: int) -> dict[Name, float]:
@@ -19,11 +16,4 @@ def seconds(runs: Mapping[Name, Run], turns: int) -> dict[Name, float]:
     Seconds that the processor spent on this thread: set torch to one thread, and what else the
     machine does is not counted.
     """
-    best = dict.fromkeys(runs, float("inf"))
-    for turn in range(turns + 1):
-        for name, run in runs.items():
-            start = thread_time()
-            run()
-            if turn > 0:
-                best[name] = min(best[name], thread_time() - start)
-    return best
+    return best_seconds(runs, turns, clock=thread_time)
