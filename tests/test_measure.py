@@ -1,10 +1,14 @@
-"""Bytes are counted right, and exponents recovered."""
+"""Best-of-rounds timing, peak memory, exponents and Student's t."""
 
+import time
+from math import lgamma, pi, sqrt
+
+import numpy as np
 import pytest
 import torch
 from torch.profiler import record_function
 
-from glassformer.measure import exponent, peak_bytes, peaks_within
+from glassformer.measure import best_seconds, exponent, peak_bytes, peaks_within, t_quantile
 
 
 def test_peak_bytes_is_the_most_that_was_held_at_once() -> None:
@@ -52,3 +56,38 @@ def test_a_span_is_asked_what_it_took_beyond_what_was_there() -> None:
     found = peaks_within(run, ["part", "nowhere"])
     assert found["nowhere"] == 0
     assert 30 * kib <= found["part"] < 31 * kib
+
+
+def test_runs_alternate_and_the_best_round_after_the_warm_up_counts() -> None:
+    order: list[str] = []
+    naps = iter([0.0, 0.05, 0.01])
+
+    def slow() -> None:
+        order.append("slow")
+        time.sleep(next(naps))
+
+    ticks: list[int] = []
+    best = best_seconds(
+        {"slow": slow, "fast": lambda: order.append("fast")}, 2, lambda: ticks.append(1)
+    )
+    assert order == ["slow", "fast"] * 3
+    assert len(ticks) == 6
+    assert 0.01 <= best["slow"] < 0.05, "neither the warm-up nor the slower round counts"
+    assert best["fast"] < best["slow"]
+
+
+def test_the_thread_clock_counts_processor_time_only() -> None:
+    x = torch.randn(300, 300)
+    runs = {"waits": lambda: time.sleep(0.01), "computes": lambda: x @ x @ x}
+    seconds = best_seconds(runs, 3, clock=time.thread_time)
+    assert 0 <= seconds["waits"] < 0.005
+    assert seconds["computes"] > 0
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 5, 10, 11, 15, 30, 200])
+def test_the_t_quantile_leaves_2_5_percent_above_it(freedom: int) -> None:
+    """Integrate the density of Student's t from 0."""
+    t = np.linspace(0, t_quantile(freedom), 200_001)
+    height = np.exp(lgamma((freedom + 1) / 2) - lgamma(freedom / 2)) / sqrt(freedom * pi)
+    density = height * (1 + t**2 / freedom) ** (-(freedom + 1) / 2)
+    assert 0.5 + np.trapezoid(density, t) == pytest.approx(0.975, abs=1e-4)

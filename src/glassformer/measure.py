@@ -1,27 +1,64 @@
-"""Bytes as the allocator sees them, and how a cost grows: for bench and lab alike."""
+"""Measurements that bench and lab share: time, memory, exponents and 95% intervals."""
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from statistics import NormalDist
+from time import perf_counter
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.profiler import ProfilerActivity, profile
 
 Run = Callable[[], object]
+Name = TypeVar("Name")
+
+
+def best_seconds(
+    runs: Mapping[Name, Run],
+    rounds: int,
+    tick: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = perf_counter,
+) -> dict[Name, float]:
+    """Return the seconds of each run's best round, after one round of warm-up.
+
+    Every round runs all of them in turn, so that noise of a shared machine reaches each. The clock
+    `time.thread_time` counts processor time of this thread alone: set torch to one thread.
+    """
+    best = dict.fromkeys(runs, float("inf"))
+    for number in range(rounds + 1):
+        for name, run in runs.items():
+            start = clock()
+            run()
+            seconds = clock() - start
+            if number > 0:
+                best[name] = min(best[name], seconds)
+            tick()
+    return best
+
+
+def t_quantile(freedom: int) -> float:
+    """Return the 97.5% quantile of Student's t: the half-width of a 95% interval in std errors.
+
+    A table up to 10 degrees of freedom, then Fisher's expansion around the normal distribution.
+    """
+    table = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+    if freedom <= len(table):
+        return table[freedom - 1]
+    z = NormalDist().inv_cdf(0.975)
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def peak_bytes(run: Run) -> int:
-    """The most memory that torch's CPU allocator held for `run` at once, beyond what was there."""
+    """Return the peak bytes that torch's CPU allocator holds for `run`."""
     _, held, _ = _recorded(run)
     return int(held.max(initial=0))
 
 
 def peaks_within(run: Run, names: Collection[str]) -> dict[str, int]:
-    """The same for the spans of these names (`record_function`): beyond what was there before each.
+    """Return the peak bytes allocated inside each span of these names (`record_function`).
 
-    Of a span that comes often, the time when it took most.
+    A span that occurs several times counts with its highest peak.
     """
     times, held, events = _recorded(run)
     peaks = dict.fromkeys(names, 0)
@@ -36,8 +73,10 @@ def peaks_within(run: Run, names: Collection[str]) -> dict[str, int]:
 
 
 def _recorded(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Any]]:
-    """When the allocator gave or took, what it then held, and all else that happened."""
-    run()  # what is allocated once and kept does not count
+    """Return the times of allocator events, the bytes held after each, and all profiler events."""
+    from torch.profiler import ProfilerActivity, profile
+
+    run()  # warm-up: buffers that are allocated once and kept do not count
     with (
         silent_stderr(),
         profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record,
@@ -54,7 +93,7 @@ def _recorded(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64], list[Any]
 
 @contextmanager
 def silent_stderr() -> Iterator[None]:
-    """The profiler's native code reports to the terminal, and has no switch that stops it."""
+    """Silence the profiler's native code, which prints to stderr and has no option against it."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:
@@ -66,6 +105,6 @@ def silent_stderr() -> Iterator[None]:
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """p of the best fit cost ≈ c · size^p."""
+    """Return p of the least-squares fit cost ≈ c · size^p."""
     slope, _ = np.polyfit(np.log(sizes), np.log(costs), 1)
     return float(slope)

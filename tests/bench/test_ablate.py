@@ -8,12 +8,12 @@ import pytest
 
 from glassformer.bench.ablate import Outcome, Report, carry_out, rows
 from glassformer.bench.curves import Curve, Point
-from glassformer.bench.estimate import T
 from glassformer.bench.variants import BASELINE, Trial, Variant
 from glassformer.config import RunSettings
 from glassformer.data.prepare import prepare
 from glassformer.errors import DataError, GlassformerError, TrainingError
 from glassformer.evaluate.card import markdown
+from glassformer.measure import t_quantile
 from train.runs import TINY, trained
 
 
@@ -123,7 +123,8 @@ def test_scores_are_the_best_and_the_last_over_seeds() -> None:
     assert (baseline.name, x.name) == (BASELINE, "x")
     assert baseline.best is not None and baseline.last is not None
     assert baseline.best.values == [20, 40] and baseline.last.values == [18, 38]
-    assert baseline.best.mean == 30 and baseline.best.half_width == pytest.approx(T[0] * 10)
+    half_width = pytest.approx(t_quantile(1) * 10)
+    assert baseline.best.mean == 30 and baseline.best.half_width == half_width
     assert baseline.best_difference is None and baseline.last_difference is None
 
 
@@ -133,7 +134,7 @@ def test_differences_are_paired_by_seed() -> None:
     assert x.best_difference.values == [3, 1] and x.last_difference.values == [4, 3]
     # far narrower than the scores themselves vary: what a seed gives to both cancels out
     assert x.best is not None and x.best.half_width is not None
-    assert x.best_difference.half_width == pytest.approx(T[0] * 1)
+    assert x.best_difference.half_width == pytest.approx(t_quantile(1) * 1)
     assert x.best_difference.half_width < x.best.half_width / 5
 
 

@@ -1,31 +1,12 @@
-"""Contenders take turns fairly, and the worst ratio is what counts."""
+"""Reports of benches: ratios and files."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
 
-from glassformer.bench.harness import Report, Table, interleave
+from glassformer.bench.harness import Report, Table
 from glassformer.errors import DataError
-
-
-def test_contenders_take_turns_and_the_best_round_counts() -> None:
-    order: list[str] = []
-    naps = iter([0.0, 0.05, 0.01])
-
-    def slow() -> None:
-        order.append("slow")
-        time.sleep(next(naps))
-
-    ticks: list[int] = []
-    best = interleave(
-        {"slow": slow, "fast": lambda: order.append("fast")}, 2, lambda: ticks.append(1)
-    )
-    assert order == ["slow", "fast"] * 3
-    assert len(ticks) == 6
-    assert 0.01 <= best["slow"] < 0.05, "the warm-up does not count, the slower round neither"
-    assert best["fast"] < best["slow"]
 
 
 def test_the_worst_ratio_is_the_smallest() -> None:

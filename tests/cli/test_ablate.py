@@ -151,7 +151,7 @@ def test_a_translator_is_compared_by_bleu_on_text(glassformer: Command, tmp_path
         (("--vary", "model.d_ff=8", "train.max_step=4"), "Unknown setting 'train.max_step'"),
         (("--vary", "model.d_ff=8", "--output", "a.md"), "Say --output a.json"),
         ((), "--vary"),
-        (("--vary", "model.d_ff=8", "--seeds", "22"), "--seeds"),
+        (("--vary", "model.d_ff=8", "--seeds", "0"), "--seeds"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.bench.harness import Row, Run, Table, Tick, interleave
+from glassformer.bench.harness import Row, Run, Table, Tick
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.torch_decoder import TorchDecoder, TorchDecoding
-from glassformer.measure import exponent
+from glassformer.measure import best_seconds, exponent
 from glassformer.model.masks import padding_mask
 from glassformer.model.positions import LearnedPositions
 from glassformer.model.transformer import Transformer
@@ -76,13 +76,13 @@ def by_input(model: Transformer, growth: Growth, tick: Tick) -> Table:
     """Tabulate the cost of encoding a source, and of a step that attends to it."""
     sources = {str(n): made_up(model, 1, n) for n in growth.lengths}
     reading: dict[str, Run] = {n: partial(encode, model, source) for n, source in sources.items()}
-    read = interleave(reading, growth.rounds, tick)
+    read = best_seconds(reading, growth.rounds, tick)
     steps = growth.window * (growth.rounds + 1)
     decodings = {n: _start(model, source, steps) for n, source in sources.items()}
     stepping: dict[str, Run] = {
         n: partial(_advance, d, growth.window) for n, d in decodings.items()
     }
-    stepped = interleave(stepping, growth.rounds, tick)
+    stepped = best_seconds(stepping, growth.rounds, tick)
     rows: list[Row] = []
     for n, decoding in decodings.items():
         reads, step = 1e3 * read[n], 1e3 * stepped[n] / growth.window

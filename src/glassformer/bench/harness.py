@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from time import perf_counter
 
 from glassformer.machine import machine
 from glassformer.output import save_text
@@ -16,20 +15,6 @@ from glassformer.output import save_text
 Tick = Callable[[], None]  # called after each step of a measurement
 Run = Callable[[], object]
 Row = list[str | int | float]
-
-
-def interleave(contenders: dict[str, Run], rounds: int, tick: Tick) -> dict[str, float]:
-    """Return the seconds of each contender's best round, after a round that warms up."""
-    best = dict.fromkeys(contenders, float("inf"))
-    for number in range(rounds + 1):
-        for name, run in contenders.items():
-            start = perf_counter()
-            run()
-            seconds = perf_counter() - start
-            if number > 0:
-                best[name] = min(best[name], seconds)
-            tick()
-    return best
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from glassformer.bench.harness import Report, Row, Run, Table, Tick, interleave
+from glassformer.bench.harness import Report, Row, Run, Table, Tick
 from glassformer.bench.peers import MarianPeer, TorchPeer
 from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
 from glassformer.errors import SettingsError
+from glassformer.measure import best_seconds
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.train.optimizer import build_optimizers
@@ -63,7 +64,7 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
     }
     if products := products_of("auto"):
         contenders[SHORT] = _our_update(deepcopy(model), plan, products), buckets
-    seconds = interleave({n: _turn(*c) for n, c in contenders.items()}, plan.rounds, tick)
+    seconds = best_seconds({n: _turn(*c) for n, c in contenders.items()}, plan.rounds, tick)
     speed = {
         name: sum(batch.n_labels for batch in batches) / seconds[name]
         for name, (_, batches) in contenders.items()
