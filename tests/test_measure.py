@@ -2,6 +2,7 @@
 
 from itertools import count
 from math import lgamma, pi, sqrt
+from time import sleep, thread_time
 
 import numpy as np
 import pytest
@@ -38,6 +39,13 @@ def test_runs_take_turns_and_the_best_round_after_the_warm_up_counts(warm_up: bo
 def test_runs_are_timed_by_the_given_clock() -> None:
     clock = count()  # advances by one second each time it is read
     assert best_seconds({"run": lambda: next(clock)}, 2, clock=lambda: next(clock)) == {"run": 2}
+
+
+def test_the_thread_clock_counts_processor_time_only() -> None:
+    x = torch.randn(300, 300)
+    runs = {"sleep": lambda: sleep(0.01), "compute": lambda: x @ x @ x}
+    spent = best_seconds(runs, 3, clock=thread_time)
+    assert 0 <= spent["sleep"] < 0.005 and spent["compute"] > 0
 
 
 @pytest.mark.parametrize("freedom", [*range(1, len(T) + 4), 30, 200])

@@ -28,7 +28,10 @@ def best_seconds(
     tick: Tick = lambda: None,
     clock: Callable[[], float] = perf_counter,
 ) -> dict[Name, float]:
-    """Time each run by `clock` and return the seconds of its best round."""
+    """Time each run by `clock` and return the seconds of its best round.
+
+    The clock `time.thread_time` counts processor time of this thread alone: set torch to one thread.
+    """
 
     def timed(run: Run) -> Callable[[], float]:
         def seconds() -> float:

@@ -72,7 +72,7 @@ def test_no_two_lines_of_a_panel_look_the_same(tmp_path: Path, drawn: list, runs
 
 
 def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no name of a picture"):
+    with pytest.raises(InputError, match="not the name of a figure"):
         course.draw([run(tmp_path / "a", *UPDATES)], tmp_path / "x.pdf")
     with pytest.raises(DataError, match="There is no log"):
         course.draw([tmp_path / "none"], tmp_path / "x.svg")

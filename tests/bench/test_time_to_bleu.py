@@ -134,7 +134,7 @@ def test_all_runs_are_on_one_picture(tmp_path: Path, labels: int | None) -> None
 def test_a_picture_that_cannot_be_made_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r"curve\.pdf is no name of a picture"):
+    with pytest.raises(InputError, match=r"curve\.pdf is not the name of a figure"):
         picture([course(50)], 55.0, tmp_path / "curve.pdf")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingPackageError, match="matplotlib"):

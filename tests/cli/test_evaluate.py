@@ -233,7 +233,7 @@ def test_without_sacremoses_a_set_is_scored_all_the_same_and_what_is_left_out_is
 
 def test_a_picture_of_another_kind_is_refused_before_the_work(translator: Command) -> None:
     code, out, said = translator("evaluate", "run", *FILES, "--beams", "--plot", "beams.pdf")
-    assert (code, out) == (2, "") and "beams.pdf is no name of a picture" in said
+    assert (code, out) == (2, "") and "beams.pdf is not the name of a figure" in said
     assert "translating" not in said
 
 
@@ -405,7 +405,7 @@ def test_what_has_no_right_answer_is_not_judged(glassformer: Command, tmp_path: 
 
 
 def test_what_only_guesses_words_is_not_judged(glassformer: Command, tmp_path: Path) -> None:
-    saved(text(tmp_path, model={"kind": "masked-language-model"}, data={"hidden": 0.2}))
+    saved(text(tmp_path, model={"kind": "masked-language-model"}, data={"mask_rate": 0.2}))
     code, out, said = glassformer("evaluate", "run", *FILES)
     assert (code, out) == (4, "") and "run holds a masked-language-model" in said
 

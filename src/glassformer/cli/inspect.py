@@ -18,7 +18,7 @@ from glassformer.extras import require_torch
 if TYPE_CHECKING:
     from glassformer.evaluate.card import Table
     from glassformer.evaluate.examples import Examples
-    from glassformer.inspect.masking import Place
+    from glassformer.inspect.masking import HeadIndex
     from glassformer.inspect.statistics import HeadFigures, HeadStatistics
     from glassformer.inspect.trace import Trace
     from glassformer.pipeline import Pipeline, Translator
@@ -221,17 +221,17 @@ def statistics(
 
 def worth(
     model: "Translator", sources: list[str], references: list[str], beam: int, truncate: bool
-) -> "tuple[float, dict[Place, tuple[float, float | None]]]":
+) -> "tuple[float, dict[HeadIndex, tuple[float, float | None]]]":
     """BLEU, and without each head its change and the p of that."""
     from glassformer.evaluate.bleu import bleu
     from glassformer.evaluate.significance import paired_test
-    from glassformer.inspect.masking import places, without_each
+    from glassformer.inspect.masking import head_indices, without_each
 
     def say() -> list[str]:
         return model.translate(sources, beam, split=False, typeset=False, truncate=truncate)
 
     whole = say()
-    with progress("masking heads", len(places(model.model))) as tick:
+    with progress("masking heads", len(head_indices(model.model))) as tick:
         said = without_each(model.model, say, tick)
     systems = {1: whole} | dict(enumerate(said.values(), 2))
     p_values = paired_test(systems, references, TRIALS, baseline=1)[0]["BLEU"]

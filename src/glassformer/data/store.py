@@ -71,7 +71,7 @@ def stored(
     in_parts = kind in ("classifier", "language-model")
     cut = int((sides[0].lengths >= data.max_length).sum()) if in_parts else 0
     lost = Lost(cut=cut, **json.loads((folder / "lost.json").read_text()))
-    hidden = data.hidden if learning or kind == "masked-language-model" else 0.0
+    hidden = data.mask_rate if learning or kind == "masked-language-model" else 0.0
     if not drawn:
         return Examples(kind, sides, hidden=hidden), lost
     texts = [Ragged.open(folder / f"{side}-text.{TEXT}") for side in sides_of(settings)]
