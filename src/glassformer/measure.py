@@ -30,7 +30,7 @@ def best_seconds(
 ) -> dict[Name, float]:
     """Time each run by `clock` and return the seconds of its best round.
 
-    The clock `time.thread_time` counts processor time of this thread alone: set torch to one thread.
+    `time.thread_time` counts the processor time of this thread alone: set torch to one thread.
     """
 
     def timed(run: Run) -> Callable[[], float]:

@@ -60,7 +60,7 @@ def over_long(source: str, reference: str, output: str) -> Evidence:
 
 
 def under_long(source: str, reference: str, output: str) -> Evidence:
-    """Report fewer than 2/3 of the reference's words, and more than two words shorter; not empty."""
+    """Report fewer than 2/3 of the reference's words and over two words shorter; not empty."""
     n, m = len(words(output)), len(words(reference))
     return [f"{n} words for {m}"] if output.strip() and n < m / 1.5 and n < m - 2 else []
 
