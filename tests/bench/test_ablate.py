@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.bench.ablate import Outcome, Report, carry_out, rows
+from glassformer.bench.ablate import Outcome, Report, rows, run_trial
 from glassformer.bench.curves import Curve, Point
 from glassformer.bench.variants import BASELINE, Trial, Variant
 from glassformer.config import RunSettings
@@ -39,7 +39,7 @@ class Trainer:
 
 def test_a_run_that_is_over_is_not_run_again(tmp_path: Path) -> None:
     train, one = Trainer(), trial(tmp_path)
-    first, second = carry_out(one, train), carry_out(one, train)
+    first, second = run_trial(one, train), run_trial(one, train)
     assert train.resumed == [False]
     assert first == second and first.error is None
     assert first.curve is not None and [p.step for p in first.curve.points] == [4, 8]
@@ -53,25 +53,25 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out(one, stops)
+        run_trial(one, stops)
     train = Trainer()
-    resumed = carry_out(one, train)
+    resumed = run_trial(one, train)
     assert train.resumed == [True]
-    assert resumed.scores("loss") == carry_out(other, train).scores("loss")
+    assert resumed.scores("loss") == run_trial(other, train).scores("loss")
 
 
 def test_a_run_that_diverges_is_over_with_its_reason(tmp_path: Path) -> None:
     diverging = Trainer(TrainingError("The loss is nan after 3 updates.", "why", "remedy"))
     for _ in range(2):
-        outcome = carry_out(trial(tmp_path), diverging)
+        outcome = run_trial(trial(tmp_path), diverging)
         assert outcome.error == "The loss is nan after 3 updates." and outcome.curve is None
     assert diverging.resumed == [False]
 
 
 def test_what_can_be_mended_is_tried_again(tmp_path: Path) -> None:
     failing = Trainer(DataError("The disk is full.", "why", "remedy"))
-    assert carry_out(trial(tmp_path), failing).error == "The disk is full."
-    assert carry_out(trial(tmp_path), Trainer()).error is None
+    assert run_trial(trial(tmp_path), failing).error == "The disk is full."
+    assert run_trial(trial(tmp_path), Trainer()).error is None
 
 
 def test_a_score_that_is_no_number_is_a_run_that_diverged(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_score_that_is_no_number_is_a_run_that_diverged(tmp_path: Path) -> Non
         (folder / "log.jsonl").write_text(json.dumps(record) + "\n")
 
     for _ in range(2):
-        error = carry_out(trial(tmp_path), diverge).error
+        error = run_trial(trial(tmp_path), diverge).error
         assert error == "The loss of validation is nan after 4 updates."
 
 
@@ -89,7 +89,7 @@ def test_what_is_no_error_of_ours_ends_it(tmp_path: Path) -> None:
         raise RuntimeError("a mistake in the program")
 
     with pytest.raises(RuntimeError):
-        carry_out(trial(tmp_path), broken)
+        run_trial(trial(tmp_path), broken)
 
 
 # Comparing
@@ -183,9 +183,9 @@ def test_notes_tell_the_budget_and_the_direction() -> None:
     assert "8 updates or 5 minutes" in notes and "more is better" in notes
     losses = [outcome(BASELINE, 1, 3.0, metric="loss")]
     assert "less is better" in "\n".join(report(*losses, metric="loss").notes)
-    assert "worked out" not in notes
-    worked_out = Outcome(SEEDS[0].trial, None, Curve([Point(1, 1.0, 1, {"bleu": 1.0})], False))
-    assert "target tokens: worked out from the speeds" in "\n".join(report(worked_out).notes)
+    assert "computed from" not in notes
+    estimated = Outcome(SEEDS[0].trial, None, Curve([Point(1, 1.0, 1, {"bleu": 1.0})], False))
+    assert "target tokens: computed from the speeds" in "\n".join(report(estimated).notes)
 
 
 def test_json_and_markdown_carry_everything() -> None:

@@ -62,10 +62,10 @@ def test_other_logits_are_found() -> None:
         check_same(logits)
 
 
-def test_texts_are_made_up_where_there_are_none(tmp_path: Path, glassformer: Command) -> None:
+def test_texts_are_random_where_there_are_none(tmp_path: Path, glassformer: Command) -> None:
     saved = write_classifier(tmp_path / "run")
     about, rows = texts(saved, None, 5)
-    assert about == "made-up texts" and len(rows) == 5
+    assert about == "random texts" and len(rows) == 5
     assert all(row[0] == BOS and 2 <= len(row) <= 31 for row in rows)
 
 
@@ -80,6 +80,6 @@ def test_the_command_prints_and_writes_what_it_measured(
     write_classifier(tmp_path / "run")
     code, out, error = glassformer("bench", "classify", "--quick", "--model", "run")
     assert code == 0, error
-    assert "run: 4 made-up texts" in out
+    assert "run: 4 random texts" in out
     written = json.loads(Path("results/quick/bench_classify.json").read_text())
     assert f"worst ratio: {written['worst_ratio']:.2f}" in out

@@ -106,8 +106,8 @@ def test_int8_weights_are_small(folder: Path) -> None:
 
 def test_marian_gets_the_papers_architecture_only(tmp_path: Path) -> None:
     content = write_translator(tmp_path / "run", residual="pre-norm")
-    assert engines.able(content) == [*OURS, *CTRANSLATE2, *WITH_WORKERS]
-    engines.write(content, engines.able(content), tmp_path, 12)
+    assert engines.capable(content) == [*OURS, *CTRANSLATE2, *WITH_WORKERS]
+    engines.write(content, engines.capable(content), tmp_path, 12)
     assert not (tmp_path / MARIAN).exists()
 
 

@@ -9,7 +9,7 @@ from glassformer.bench.growth import (
     by_input,
     by_output,
     cached_steps,
-    made_up,
+    random_sources,
     uncached_steps,
 )
 from glassformer.evaluate.card import Table
@@ -28,7 +28,7 @@ def tiny(**changes: object) -> Transformer:
 
 def test_a_step_reads_one_token_with_the_cache_and_all_without() -> None:
     model = tiny()
-    source = made_up(model, 1, 5)
+    source = random_sources(model, 1, 5)
     assert [step.tokens for step in cached_steps(model, source, 16)] == [1] * 16
     assert [step.tokens for step in uncached_steps(model, source, (4, 8, 16))] == [4, 8, 16]
 
@@ -71,5 +71,5 @@ def test_learned_positions_bound_the_lengths() -> None:
     model = tiny(positions="learned", max_positions=40)
     fitting = Growth().fitting(model)
     assert fitting.lengths == (16, 32, 40)
-    cached_steps(model, made_up(model, 1, 40), 40)
+    cached_steps(model, random_sources(model, 1, 40), 40)
     assert Growth().fitting(tiny()) == Growth()

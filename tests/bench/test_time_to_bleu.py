@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from glassformer.bench.curves import Curve, Point
 from glassformer.bench.time_to_bleu import (
+    ESTIMATED,
     UNKNOWN,
-    WORKED_OUT,
     Timed,
     content,
     picture,
@@ -88,11 +88,11 @@ def test_runs_stand_beside_each_other_in_one_table() -> None:
     assert curves[1] == ["a", "60.00", "20", "2.00", "2,000"]
 
 
-def test_what_was_worked_out_is_marked() -> None:
+def test_estimated_token_counts_are_marked() -> None:
     run = course(50, 60, counted=False)
     assert [row[-1] for row in table(run)] == ["≈ 2,000", "≈ 1,500", "≈ 2,000"]
-    assert WORKED_OUT in sheet([run, course(50)], 55, "command").notes
-    assert WORKED_OUT not in sheet([course(50)], 55, "command").notes
+    assert ESTIMATED in sheet([run, course(50)], 55, "command").notes
+    assert ESTIMATED not in sheet([course(50)], 55, "command").notes
     assert [row[-1] for row in table(course(50, 60, labels=None))] == [UNKNOWN] * 3
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.bench.trials import claim
-from glassformer.bench.variants import BASELINE, described, factors, trials, variants
+from glassformer.bench.variants import BASELINE, describe_baseline, factors, trials, variants
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
 from train.runs import TINY
@@ -117,4 +117,4 @@ def test_a_folder_of_other_runs_is_refused_before_anything_is_trained(tmp_path: 
 
 
 def test_the_baseline_is_described_by_its_own_values() -> None:
-    assert described(TINY, TRIED) == "baseline: model.dropout=0.1, train.optimizer=adamw"
+    assert describe_baseline(TINY, TRIED) == "baseline: model.dropout=0.1, train.optimizer=adamw"

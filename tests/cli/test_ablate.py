@@ -109,7 +109,7 @@ def test_what_goes_wrong_is_a_row(glassformer: Command, recipe: Path) -> None:
     baseline, diverged, starved = result()["rows"]
     assert baseline["best"]["mean"] > 0 and diverged["best"] is None and starved["best"] is None
     assert "An epoch has" in starved["runs"][0]["error"]
-    assert "Went wrong" in out and said.count("went wrong:") == 2
+    assert "Errors" in out and said.count("went wrong:") == 2
     assert "0 of 1" in out and diverged["runs"][0]["error"] in " ".join(out.split())
     code, _, said = glassformer("ablate", recipe, *vary)
     assert code == 0 and "stopped after" not in said

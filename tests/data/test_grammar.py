@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from glassformer.data.grammar import SPLITS, AlignedPair, pairs, speak
+from glassformer.data.grammar import SPLITS, AlignedPair, pairs, realise
 from glassformer.data.grammar.inflection import (
     conjugation,
     ending_in_ed,
@@ -524,7 +524,7 @@ def read_gloss(gloss: str, source_words: tuple[str, ...]):
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_a_tree_is_spoken_as_a_person_would(example):
     tree, source, target, gloss = example
-    pair = speak(tree)
+    pair = realise(tree)
     assert (pair.source, pair.target) == (source, target)
     target_words, alignment = read_gloss(gloss, pair.source_words)
     assert pair.target_words == target_words
@@ -596,7 +596,7 @@ def test_training_has_a_hundred_thousand_distinct_pairs(train):
 def test_an_english_sentence_has_one_french_and_one_alignment(train):
     """Drawn again from another seed, before anything is left out as seen."""
     sampler, spoken = Sampler("any"), {pair.source: pair for pair in train}
-    drawn = [speak(sampler.sentence()) for _ in range(30_000)]
+    drawn = [realise(sampler.sentence()) for _ in range(30_000)]
     assert all(spoken.setdefault(pair.source, pair) == pair for pair in drawn)
     assert len(spoken) < MANY_PAIRS + len(drawn), "none came twice, so nothing was compared"
 

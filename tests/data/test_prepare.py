@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from glassformer.config import RunSettings
 from glassformer.data import datasets, grammar, prepare, store, tasks
 from glassformer.data.corpus import TextFiles
+from glassformer.data.kinds import KINDS
 from glassformer.data.prepare import Prepared
 from glassformer.data.tokenizer import PAD, UNK, Tokenizer
 from glassformer.errors import DataError, GlassformerError, SettingsError
@@ -399,11 +400,11 @@ def test_half_of_what_is_made_has_not_the_name_of_the_whole(folder):
         raise OSError
 
     with pytest.raises(OSError):
-        store.made("something", make)
-    whole = store.made("something", lambda place: (place / "whole").touch())
+        store.cached("something", make)
+    whole = store.cached("something", lambda place: (place / "whole").touch())
     assert seen[0] != whole
     assert [path.name for path in whole.iterdir()] == ["whole"]
-    assert store.made("something", make) == whole and len(seen) == 1
+    assert store.cached("something", make) == whole and len(seen) == 1
 
 
 def test_two_that_make_the_same_at_once_both_get_it(folder, monkeypatch):
@@ -413,9 +414,9 @@ def test_two_that_make_the_same_at_once_both_get_it(folder, monkeypatch):
     def make(place):
         (place / "part").touch()
         if place.name.endswith("-1"):  # slower than the other one
-            store.made("something", make)
+            store.cached("something", make)
 
-    whole = store.made("something", make)
+    whole = store.cached("something", make)
     assert kept(folder) == [whole]
 
 
@@ -469,8 +470,9 @@ def test_texts_that_are_cut_are_counted(folder, kind):
 
 @given(length=st.integers(0, 60), longest=st.integers(1, 20))
 @settings(deadline=None)
-def test_a_long_text_comes_in_as_few_pieces_as_can_be_all_about_as_long(length, longest):
-    pieces = list(store._pieces(list(range(length)), longest))
+def test_a_long_text_is_split_into_the_fewest_pieces_of_about_equal_length(length, longest):
+    (pieces,), kept = KINDS["masked-language-model"].fit([[list(range(length))]], longest)
+    assert kept == list(range(len(pieces)))
     lengths = [len(piece) for piece in pieces]
     assert all(1 <= n <= longest for n in lengths)
     assert max(lengths, default=0) - min(lengths, default=0) <= 1
@@ -689,7 +691,7 @@ def test_the_grammar_is_refused_to_a_classifier_which_would_have_no_labels(folde
 
 def test_a_masked_language_model_from_which_nothing_is_hidden_is_refused(folder):
     error = refusal(SettingsError, settings_for(folder, kind=MASKED))
-    assert "data.hidden = 0.0" in error.what and MASKED in error.what
+    assert "data.mask_rate = 0.0" in error.what and MASKED in error.what
     assert "guessing" in error.why and "data.hidden = 0.15" in error.remedy
 
 

@@ -47,9 +47,9 @@ from glassformer.pipeline.batches import BATCH_TOKENS, encode_sources, max_sourc
 TORCH = "torch fp32"
 CONTENDERS = (*OURS, TORCH, *CTRANSLATE2, *WITH_WORKERS)
 ORIGINAL = "checkpoint"  # folder of the weights that ours and torch read
-TOLERANCE = 1e-2  # of logits in fp32
-# Log-normal lengths of made-up reviews, about those of IMDB: median 220 subwords, mean 265.
-MEDIAN_LENGTH, SPREAD = 220, 0.6
+TOLERANCE = 1e-2  # between logits in fp32: sums are taken in other orders
+# Log-normal lengths of random reviews in subwords, about those of IMDB: median 220, mean 265.
+MEDIAN_LENGTH, LOG_SPREAD = 220, 0.6
 
 Logits = NDArray[np.float32]
 Contender = Callable[[list[Ids]], tuple[float, Logits]]
@@ -109,16 +109,16 @@ def bench_classify(
         "Token ids in, logits out; tokenisation and loading left out. The best round counts.",
         f"CTranslate2 {version('ctranslate2')} runs the encoder; pooling, output layer and n-grams "
         "are numpy's. Workers: a batch for each thread at a time.",
-        "`same label`: of how many texts the label is that of torch.",
+        "`same label`: texts with the label of torch.",
     ]
     return Report(command, tables, ratios, notes, plan.threads)
 
 
 def texts(saved: Checkpoint, file: Path | None, limit: int) -> tuple[str, Ids]:
-    """Return what the texts are, and their ids: of a file, of IMDB if it is there, or made up."""
+    """Return a description of the texts and their ids: a file's, IMDB's if present, or random."""
     files = TextFiles((file,), format="lines") if file else _imdb()
     if files is None:
-        return "made-up texts", made_up(saved, limit)
+        return "random texts", random_texts(saved, limit)
     tokenizer = next(iter(saved.tokenizers.values()))
     lines = [row[0] for row in islice(Corpus(files), limit)]
     encoded = encode_sources(tokenizer, lines, max_source(saved.settings), truncate=True)
@@ -132,10 +132,10 @@ def _imdb() -> TextFiles | None:
         return None
 
 
-def made_up(saved: Checkpoint, limit: int) -> Ids:
+def random_texts(saved: Checkpoint, limit: int) -> Ids:
     """Return random tokens in lengths like those of reviews."""
     numbers, longest = np.random.default_rng(0), max_source(saved.settings)
-    drawn = numbers.lognormal(np.log(MEDIAN_LENGTH), SPREAD, limit).astype(int)
+    drawn = numbers.lognormal(np.log(MEDIAN_LENGTH), LOG_SPREAD, limit).astype(int)
     size = saved.settings.model.vocab_size
     return [[BOS, *numbers.integers(4, size, n).tolist()] for n in drawn.clip(1, longest)]
 
@@ -221,7 +221,7 @@ def race(
 
 
 def check_same(logits: dict[str, Logits]) -> None:
-    """Check that contenders in fp32 compute the same."""
+    """Check that contenders in fp32 compute the same logits."""
     for name in (FP32, THEIR_FP32):
         error = float(np.abs(logits[name] - logits[TORCH]).max())
         assert error < TOLERANCE, f"logits of {name} differ by {error} from those of {TORCH}"

@@ -24,7 +24,6 @@ from glassformer.bench.engines import (
     Contender,
     Ids,
 )
-from glassformer.bench.lively import lively
 from glassformer.bench.peak import TIMES, memory_of
 from glassformer.bench.race import (
     PAUSE,
@@ -41,10 +40,12 @@ from glassformer.bench.race import (
 from glassformer.bench.report import Report
 from glassformer.bench.roof import Machine, bandwidth, decoding_roof, peak, weights_of
 from glassformer.bench.sentences import sentence_pairs
+from glassformer.bench.varied_outputs import vary_outputs
 from glassformer.checkpoint import Checkpoint, as_arrays
 from glassformer.checkpoint import weights_of as torch_weights
 from glassformer.config import PRESETS, RunSettings, preset
 from glassformer.data.direction import tokenizers_for
+from glassformer.decode.options import SearchOptions
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.bleu import bleu
 from glassformer.evaluate.card import Row, Table
@@ -54,7 +55,9 @@ from glassformer.model.transformer import Transformer
 from glassformer.quantize import dequantise_weights
 
 MIB = 2**20
-BATCH_ROUNDS = 3  # rounds of batches for each round of single sentences, which take longer
+PAPER_BEAM = 4
+BATCH_ROUNDS = 3  # rounds of batches per round of single sentences, which take longer
+EXTRA_LENGTH = 50  # tokens that an output may be longer than the longest source: the paper's
 
 
 @dataclass(frozen=True)
@@ -63,16 +66,16 @@ class Plan:
 
     machine: Machine = field(default_factory=lambda: Machine(2))
     rounds: int = 3
-    beam: int | None = None  # None: 4 with random weights, 5 with a trained model
+    beam: int | None = None  # None: the paper's with random weights, else the default
     limit: int = 512  # sentences of a trained model
     batches: tuple[int, ...] = (1, 32)
     pause: float = PAUSE
-    # Of random weights:
+    # With random weights:
     vocabulary: int = 16_000
     sentences: int = 64
     source_length: int = 20
     length: int = 24
-    slow_sentences: int = 8  # of Hugging Face, which would take most of the time
+    slow_sentences: int = 8  # for Hugging Face, which would take most of the time
 
     def quick(self) -> "Plan":
         """Return the same measurements in seconds: for tests, not for figures."""
@@ -101,7 +104,7 @@ class Task:
 
     @cached_property
     def contenders(self) -> list[str]:
-        return engines.able(self.saved)
+        return engines.capable(self.saved)
 
     def cells(self, plan: Plan) -> list[Cell]:
         return [Cell(batch, beam) for batch in plan.batches for beam in (1, self.beam)]
@@ -133,7 +136,7 @@ def random_task(name: str, plan: Plan) -> Task:
     shape = preset(name, vocab_size=plan.vocabulary, residual="post-norm")
     model = build(shape).eval()
     assert isinstance(model, Transformer), "the presets that are measured are translators"
-    weights = as_arrays(torch_weights(lively(model, unsayable=[PAD, BOS, EOS])))
+    weights = as_arrays(torch_weights(vary_outputs(model, banned=[PAD, BOS, EOS])))
     ids = np.random.default_rng(0).integers(
         4, plan.vocabulary, (plan.sentences, plan.source_length)
     )
@@ -143,7 +146,7 @@ def random_task(name: str, plan: Plan) -> Task:
     )
     saved = Checkpoint(RunSettings(model=shape), weights)
     sources = [[*row, EOS] for row in ids.tolist()]
-    return Task(name, about, saved, sources, plan.length, plan.beam or 4)
+    return Task(name, about, saved, sources, plan.length, plan.beam or PAPER_BEAM)
 
 
 def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | None) -> Task:
@@ -165,7 +168,13 @@ def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | N
     fp32 = replace(saved, weights=dequantise_weights(saved.weights))
     about = f"{len(sources):,} sentences of {found.name}"
     return Task(
-        Path(name).name, about, fp32, sources, len(sources[-1]) + 50, plan.beam or 5, references
+        Path(name).name,
+        about,
+        fp32,
+        sources,
+        len(sources[-1]) + EXTRA_LENGTH,
+        plan.beam or SearchOptions.beam_size,
+        references,
     )
 
 

@@ -1,6 +1,6 @@
 """The contenders of `bench decode`: each is loaded from files that hold the same weights.
 
-Token ids in, token ids out. What a contender needs is imported when it is loaded: a process that
+Input and output are token ids. A library is imported when its contender is loaded: a process that
 measures the memory of one must not hold the libraries of the others.
 """
 
@@ -36,7 +36,7 @@ def takes_part(name: str, batch: int) -> bool:
     return name not in WITH_WORKERS or batch > 1
 
 
-def able(saved: "Checkpoint") -> list[str]:
+def capable(saved: "Checkpoint") -> list[str]:
     """Return the contenders that can hold this model; Marian has the paper's architecture only."""
     from glassformer.errors import InputError
     from glassformer.interop import marian
@@ -66,7 +66,7 @@ def write(saved: "Checkpoint", names: list[str], folder: Path, longest: int) -> 
     model = torch_translator(saved)
     checkpoint.write(Checkpoint(saved.settings, saved.weights), folder / FP32)
     checkpoint.write(Checkpoint(saved.settings, quantise_weights(saved.weights)), folder / INT8)
-    # CTranslate2 knows ids by name; a number is as good a name as any.
+    # CTranslate2 identifies ids by tokens; their numbers serve.
     sides = (model.encoder, model.decoder)
     source, target = ([str(i) for i in range(side.embedding.weight.size(0))] for side in sides)
     for name in CTRANSLATE2:
@@ -77,7 +77,7 @@ def write(saved: "Checkpoint", names: list[str], folder: Path, longest: int) -> 
 
 
 def import_libraries(name: str) -> None:
-    """Import what a contender is built on."""
+    """Import the libraries of a contender."""
     if name in OURS:
         import numba  # noqa: F401
     elif name == MARIAN:
@@ -87,7 +87,7 @@ def import_libraries(name: str) -> None:
 
 
 def load(name: str, folder: Path, threads: int) -> Contender:
-    """Load a contender from what `write` left for it in `folder`."""
+    """Load a contender from the files of `write` in `folder`."""
     if name in OURS:
         return _glassformer(folder / name, threads)
     if name in CTRANSLATE2:

@@ -33,13 +33,13 @@ def check_claim(folder: Path, settings: RunSettings) -> None:
             changed = ", ".join(differences(before.model_dump(), settings.model_dump()))
             raise SettingsError(
                 f"{folder} holds a run with other settings: {changed}.",
-                "Going on with it would mix the two.",
-                "Name another folder, remove this one, or take the settings back.",
+                "Resuming it would mix the two.",
+                "Name another folder, remove this one, or restore the settings.",
             )
     elif RunFolder(folder).steps():
         raise SettingsError(
-            f"{folder} holds a run already, and not one of this command.",
-            f"It has no {RECIPE} that would tell its settings.",
+            f"{folder} holds a run of another command.",
+            f"It has no {RECIPE} with its settings.",
             "Name another folder.",
         )
 

@@ -79,11 +79,11 @@ def ablate(
 
 
 def _outcome(trial: "Trial", number: int, count: int) -> "Outcome":
-    from glassformer.bench.ablate import carry_out as try_out
+    from glassformer.bench.ablate import run_trial
 
     say(f"run {number} of {count}: {trial}")
     try:
-        outcome = try_out(trial, carry_out)
+        outcome = run_trial(trial, carry_out)
     except typer.Exit:  # a signal
         say("interrupted; the same command goes on from here")
         raise

@@ -1,4 +1,4 @@
-"""Trees drawn at random from what may be said."""
+"""Random syntax trees under the constraints of `usage`."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -18,11 +18,11 @@ from glassformer.data.grammar.tree import (
 )
 from glassformer.data.grammar.usage import (
     ADJECTIVES_OF,
+    ANAPHORS,
     COLOURS_OF,
     DEEDS_IN,
     DONE_BY,
     DONE_TO,
-    ECHOES,
     FAMILY,
     FEELINGS,
     FREQUENCIES_IN,
@@ -81,13 +81,13 @@ from glassformer.data.grammar.words import (
 
 T = TypeVar("T")
 
-_FEW = 0.08  # plurals among places and companions
+_FEW_PLURALS = 0.08  # probability of a plural among places and companions
 
 
 class Sampler:
-    """Draws sentences, the same ones from the same seed on every machine.
+    """A sampler of sentences, the same ones for a seed on every machine.
 
-    Only `Random.random` is used: Python promises to keep its sequence, and that of no other draw.
+    Only `Random.random` is used: Python keeps its sequence stable, and that of no other method.
     A "rich" clause may have relative clauses, owners and expressions of time.
     """
 
@@ -175,14 +175,14 @@ class Sampler:
         first = self._clause(verb, first_tense, polarity, subject)
         verb = BE if link is BECAUSE else self._pick(DEEDS_IN[second_tense])
         echoes = link is BECAUSE or (link is IF and self._chance(0.5))
-        subject = self._echo(first.subject) if echoes else None
+        subject = self._anaphor(first.subject) if echoes else None
         second = self._clause(verb, second_tense, self._pick(MOSTLY_YES), subject)
         return Sentence(first, link=link, second=second)
 
     def _reported(self) -> Sentence:
-        tense, said = self._pick(REPORTS)
+        tense, content_tense = self._pick(REPORTS)
         clause = self._clause(self._pick((THINK, SAY)), tense, YES)
-        clause.content = self._clause(self._pick(VERBS_IN[said]), said)
+        clause.content = self._clause(self._pick(VERBS_IN[content_tense]), content_tense)
         return Sentence(clause)
 
     # Clauses
@@ -197,7 +197,7 @@ class Sampler:
         rich: bool = False,
         placed: bool = True,
     ) -> Clause:
-        """All that the verb asks for and some that it allows, but for what is given."""
+        """Return a clause with what the verb requires and some of what it allows, unless given."""
         polarity = polarity or self._pick(POLARITIES[verb.aspect][tense])
         if verb is BE:
             return self._being(tense, polarity, subject, rich)
@@ -210,7 +210,7 @@ class Sampler:
         if verb.objects:
             clause.object = object or self._object(clause, rich)
         if isinstance(clause.object, NounPhrase) and clause.object.relative:
-            return clause  # what came next would seem to be part of the relative clause
+            return clause  # a later phrase would attach to the relative clause
         if placed and verb.prepositions:
             self._add_adjunct(clause, 0.35 if rich else 0.1)
         if rich:
@@ -220,11 +220,13 @@ class Sampler:
     def _being(
         self, tense: Tense, polarity: Polarity, subject: Nominal | None, rich: bool
     ) -> Clause:
-        """Tired, or in the garden."""
+        """Return a clause with "be": tired, or in the garden."""
         if subject is None and self._chance(0.3):
             nouns, prepositions = self._pick(PLACED)
             subject, preposition = self._subject(nouns, True, rich), self._pick(prepositions)
-            place = Adjunct(preposition, self._phrase(preposition.nouns, True, plurals=_FEW))
+            place = Adjunct(
+                preposition, self._phrase(preposition.nouns, True, plurals=_FEW_PLURALS)
+            )
             return Clause(subject, BE, tense, polarity, adjunct=place)
         if isinstance(subject, Gap) and subject.noun is not None:
             predicate = self._pick(ADJECTIVES_OF[subject.noun])
@@ -243,11 +245,11 @@ class Sampler:
 
     def _complement(self, clause: Clause, preposition: Preposition) -> NounPhrase | Pronoun:
         if concerns_people(preposition.nouns) and self._chance(0.5):
-            return self._somebody_else(clause.subject)
-        return self._phrase(preposition.nouns, known=self._chance(0.7), plurals=_FEW)
+            return self._other_pronoun(clause.subject)
+        return self._phrase(preposition.nouns, known=self._chance(0.7), plurals=_FEW_PLURALS)
 
     def _add_adverb(self, clause: Clause) -> None:
-        """How often, or when; "never" and "no longer" say it already."""
+        """Add a frequency or a time, except beside "never" and "no longer"."""
         if clause.verb.aspect == "state":
             return
         frequencies, times = FREQUENCIES_IN[clause.tense], TIMES_IN[clause.tense]
@@ -267,11 +269,11 @@ class Sampler:
             return self._both(nouns)
         return self._phrase(nouns, known, rich, described)
 
-    def _echo(self, subject: Nominal) -> Pronoun:
-        """Feminine plurals have none: "they" is masculine here."""
-        return Pronoun(ECHOES.get(subject.agreement) or self._pick(PRONOUNS))
+    def _anaphor(self, subject: Nominal) -> Pronoun:
+        """Return the pronoun of a subject; feminine plurals have none, so any pronoun is drawn."""
+        return Pronoun(ANAPHORS.get(subject.agreement) or self._pick(PRONOUNS))
 
-    def _somebody_else(self, subject: Nominal) -> Pronoun:
+    def _other_pronoun(self, subject: Nominal) -> Pronoun:
         others = OTHERS[subject.word] if isinstance(subject, Pronoun) else PRONOUNS
         return Pronoun(self._pick(others))
 
@@ -283,20 +285,20 @@ class Sampler:
         nouns, is_negated = clause.verb.objects, clause.polarity is not YES
         if self._chance(0.2) and not isinstance(clause.recipient, Pronoun):
             if concerns_people(nouns):
-                return self._somebody_else(clause.subject)
+                return self._other_pronoun(clause.subject)
             if nouns[0].kind not in UNCOUNTED:
                 return Pronoun(THEY)
         if clause.verb in LIKING:
             return self._liked(nouns, rich and not is_negated)
         if not is_negated and self._chance(0.05):
             return self._both(nouns)
-        # A relative clause would want the subjunctive behind a negated indefinite, and would
-        # swallow a recipient that follows.
+        # After a negated indefinite a relative clause needs the subjunctive, and a recipient after
+        # a relative clause would attach to it.
         plain = is_negated or isinstance(clause.recipient, NounPhrase)
         return self._phrase(nouns, rich=rich and not plain)
 
     def _liked(self, nouns: Sequence[Noun], rich: bool) -> NounPhrase:
-        """Cats in general, or this one, but not some of them."""
+        """Return an object of love or hate: cats in general or this cat, not some cats."""
         if self._chance(0.6):
             return self._phrase(nouns, known=True, rich=rich)
         noun = self._pick([noun for noun in nouns if noun.kind not in FAMILY])
@@ -304,7 +306,7 @@ class Sampler:
 
     def _recipient(self, subject: Nominal, nouns: Sequence[Noun]) -> NounPhrase | Pronoun:
         if self._chance(0.5):
-            return self._somebody_else(subject)
+            return self._other_pronoun(subject)
         return self._phrase(nouns, known=self._chance(0.6))
 
     # Noun phrases
@@ -317,7 +319,10 @@ class Sampler:
         described: bool = False,
         plurals: float = 0.3,
     ) -> NounPhrase:
-        """One of the nouns with all that belongs to it; `described` ones get no adjective."""
+        """Return a noun with determiner, adjectives, owner and relative clause.
+
+        A `described` noun gets no adjective.
+        """
         noun = self._pick(nouns)
         plural = noun.kind not in SINGULAR_ONLY and self._chance(plurals)
         phrase = NounPhrase(noun, self._pick(determiners(noun, plural, known)), plural)
@@ -344,7 +349,7 @@ class Sampler:
             phrase.after = self._pick(COLOURS_OF[phrase.noun])
 
     def _relative(self, phrase: NounPhrase) -> Clause | None:
-        """Who is tired, who sees the king, whom the king sees; None where nothing fits."""
+        """Return a relative clause (who is tired, who sees me, whom I see), or None."""
         noun, tense = phrase.noun, self._pick(TENSES_OF_RELATIVES)
         gap, by, to = Gap(phrase.agreement, noun), DONE_BY[noun, tense], DONE_TO[noun, tense]
         if not phrase.before and not phrase.after and ADJECTIVES_OF[noun] and self._chance(0.2):
