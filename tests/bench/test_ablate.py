@@ -37,7 +37,7 @@ class Trainer:
 # Trying
 
 
-def test_a_run_that_is_over_is_not_run_again(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     train, one = Trainer(), trial(tmp_path)
     first, second = run_trial(one, train), run_trial(one, train)
     assert train.resumed == [False]
@@ -45,7 +45,7 @@ def test_a_run_that_is_over_is_not_run_again(tmp_path: Path) -> None:
     assert first.curve is not None and [p.step for p in first.curve.points] == [4, 8]
 
 
-def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_to_the_same_scores(tmp_path: Path) -> None:
     one, other = trial(tmp_path), trial(tmp_path / "whole")
 
     def stops(settings: RunSettings, folder: Path, resume: bool) -> None:
@@ -60,7 +60,7 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     assert resumed.scores("loss") == run_trial(other, train).scores("loss")
 
 
-def test_a_run_that_diverges_is_over_with_its_reason(tmp_path: Path) -> None:
+def test_a_diverged_run_is_finished_with_its_error(tmp_path: Path) -> None:
     diverging = Trainer(TrainingError("The loss is nan after 3 updates.", "why", "remedy"))
     for _ in range(2):
         outcome = run_trial(trial(tmp_path), diverging)
@@ -68,13 +68,13 @@ def test_a_run_that_diverges_is_over_with_its_reason(tmp_path: Path) -> None:
     assert diverging.resumed == [False]
 
 
-def test_what_can_be_mended_is_tried_again(tmp_path: Path) -> None:
+def test_a_failed_run_is_tried_again(tmp_path: Path) -> None:
     failing = Trainer(DataError("The disk is full.", "why", "remedy"))
     assert run_trial(trial(tmp_path), failing).error == "The disk is full."
     assert run_trial(trial(tmp_path), Trainer()).error is None
 
 
-def test_a_score_that_is_no_number_is_a_run_that_diverged(tmp_path: Path) -> None:
+def test_a_score_that_is_not_finite_counts_as_divergence(tmp_path: Path) -> None:
     def diverge(settings: RunSettings, folder: Path, resume: bool) -> None:
         record = {"step": 4, "valid_loss": float("nan"), "seconds": 1.0}
         (folder / "log.jsonl").write_text(json.dumps(record) + "\n")
@@ -84,7 +84,7 @@ def test_a_score_that_is_no_number_is_a_run_that_diverged(tmp_path: Path) -> Non
         assert error == "The loss of validation is nan after 4 updates."
 
 
-def test_what_is_no_error_of_ours_ends_it(tmp_path: Path) -> None:
+def test_unexpected_exceptions_are_not_caught(tmp_path: Path) -> None:
     def broken(settings: RunSettings, folder: Path, resume: bool) -> None:
         raise RuntimeError("a mistake in the program")
 
@@ -139,12 +139,12 @@ def test_differences_are_paired_by_seed() -> None:
     assert x.best_difference.half_width < x.best.half_width / 5
 
 
-def test_of_a_loss_the_lowest_is_the_best() -> None:
+def test_the_best_loss_is_the_lowest() -> None:
     (row,) = rows([outcome(BASELINE, 1, 3.0, 1.0, 2.0, metric="loss")], "loss")
     assert row.best is not None and row.best.values == [1.0]
 
 
-def test_a_difference_takes_the_seeds_that_both_have() -> None:
+def test_a_difference_uses_the_seeds_that_both_have() -> None:
     lost = [outcome(BASELINE, 1, error="nan"), *SEEDS[1:]]
     baseline, x = rows(lost, "bleu")
     assert baseline.best is not None and baseline.best.values == [40]
@@ -157,7 +157,7 @@ def cells(found: Report) -> list[list[str]]:
     return found.sheet().tables[0].rows
 
 
-def test_the_table_says_what_was_found_and_what_it_cost() -> None:
+def test_the_table_has_scores_and_costs() -> None:
     assert cells(report(*SEEDS)) == [
         ["baseline: model.dropout=0.1", "2", "30.00 ± 127.06", "–", "28.00 ± 127.06", "–",
          "3", "300", "3.00"],
@@ -168,7 +168,7 @@ def test_the_table_says_what_was_found_and_what_it_cost() -> None:
     assert one[1][2:6] == ["23.00", "+3.00", "22.00", "+4.00"]
 
 
-def test_what_went_wrong_is_a_row_with_its_reason() -> None:
+def test_an_error_is_a_row_with_its_reason() -> None:
     found = report(*SEEDS[:3], outcome("x", 2, error="nan"), outcome("y", 1, error="too long"))
     assert [row[1] for row in cells(found)] == ["2", "1 of 2", "0 of 1"]
     assert cells(found)[2][2:] == ["–"] * 7
@@ -178,7 +178,7 @@ def test_what_went_wrong_is_a_row_with_its_reason() -> None:
     assert not found.all_failed and report(outcome(BASELINE, 1, error="nan")).all_failed
 
 
-def test_notes_tell_the_budget_and_the_direction() -> None:
+def test_notes_state_the_budget_and_the_direction() -> None:
     notes = "\n".join(report(*SEEDS, max_minutes=5).notes)
     assert "8 updates or 5 minutes" in notes and "more is better" in notes
     losses = [outcome(BASELINE, 1, 3.0, metric="loss")]
@@ -188,7 +188,7 @@ def test_notes_tell_the_budget_and_the_direction() -> None:
     assert "target tokens: computed from the speeds" in "\n".join(report(estimated).notes)
 
 
-def test_json_and_markdown_carry_everything() -> None:
+def test_json_and_markdown_contain_every_run() -> None:
     found = report(*SEEDS, outcome("y", 1, error="nan"))
     content = json.loads(json.dumps(found.to_json()))
     assert content["command"] == "glassformer ablate …" and content["machine"]["torch"]

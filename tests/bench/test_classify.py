@@ -54,7 +54,7 @@ def test_all_contenders_give_the_same_logits(tmp_path: Path, pooling: str, posit
     assert len(report.ratios) == 3
 
 
-def test_other_logits_are_found() -> None:
+def test_different_logits_are_detected() -> None:
     logits = {name: np.zeros((2, 2), np.float32) for name in CONTENDERS}
     check_same(logits)
     logits[THEIR_FP32] = logits[TORCH] + np.float32(0.1)
@@ -74,9 +74,7 @@ def test_a_translator_is_refused() -> None:
         bench_classify("en-fr", Plan(), "")
 
 
-def test_the_command_prints_and_writes_what_it_measured(
-    glassformer: Command, tmp_path: Path
-) -> None:
+def test_the_command_prints_and_saves_its_report(glassformer: Command, tmp_path: Path) -> None:
     write_classifier(tmp_path / "run")
     code, out, error = glassformer("bench", "classify", "--quick", "--model", "run")
     assert code == 0, error

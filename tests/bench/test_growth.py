@@ -33,7 +33,7 @@ def test_a_step_reads_one_token_with_the_cache_and_all_without() -> None:
     assert [step.tokens for step in uncached_steps(model, source, (4, 8, 16))] == [4, 8, 16]
 
 
-def test_growth_is_told_for_every_length_and_ticked() -> None:
+def test_growth_has_a_row_for_every_length_and_ticks() -> None:
     ticks: list[int] = []
     tables: list[Table] = [
         table(tiny(), QUICK, lambda: ticks.append(1)) for table in (by_output, by_input)
@@ -47,7 +47,7 @@ def test_growth_is_told_for_every_length_and_ticked() -> None:
     assert source.rows[-1][4] == pytest.approx(1), "keys and values of the source"
 
 
-def test_the_best_turn_counts_and_the_last_steps_before_a_length(
+def test_the_cost_is_of_the_best_round_and_the_last_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slowness = iter([1, 1, 3, 2])  # of cached and uncached by turns

@@ -39,7 +39,9 @@ scores = st.lists(st.floats(0, 100), min_size=1, max_size=8)
 
 @settings(deadline=None)
 @given(scores, st.floats(0, 100))
-def test_the_first_validation_at_or_above_is_the_one(found: list[float], target: float) -> None:
+def test_the_first_validation_at_or_above_the_target_counts(
+    found: list[float], target: float
+) -> None:
     there = reached(points(*found), target)
     if there is None:
         assert max(found) < target
@@ -71,7 +73,7 @@ def table(*runs: Timed) -> list[list[str]]:
     return sheet(runs, 55.0, "command").tables[0].rows
 
 
-def test_runs_stand_beside_each_other_in_one_table() -> None:
+def test_runs_are_rows_of_one_table() -> None:
     runs = [course(50, 60, 58, name="a"), course(54, 54.9, name="b"), course(56, 40, name="c")]
     first = "first validation at or above"
     assert table(*runs) == [
@@ -123,7 +125,7 @@ def test_a_run_without_bleu_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [1_000, None])
-def test_all_runs_are_on_one_picture(tmp_path: Path, labels: int | None) -> None:
+def test_all_runs_are_in_one_figure(tmp_path: Path, labels: int | None) -> None:
     path = tmp_path / "new" / "curve.svg"
     picture([course(50, 60, name="one", labels=labels), course(10, name="other")], 55.0, path)
     drawn = path.read_text()
@@ -131,7 +133,7 @@ def test_all_runs_are_on_one_picture(tmp_path: Path, labels: int | None) -> None
     assert (">million target tokens</text>" in drawn) == (labels is not None)
 
 
-def test_a_picture_that_cannot_be_made_is_told(
+def test_a_figure_with_another_suffix_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InputError, match=r"curve\.pdf is not the name of a figure"):

@@ -72,7 +72,7 @@ def test_over_and_under_long(output, reference, over, under):
     assert bool(under_long(*texts)) == under
 
 
-def test_lengths_are_the_evidence():
+def test_the_evidence_of_length_labels_is_the_word_counts():
     assert over_long("x", "a", "a b c d") == ["4 words for 1"]
 
 
@@ -162,7 +162,7 @@ def test_unknown(source, output, evidence):
     assert unknown(source, output, TOKENIZER) == evidence
 
 
-def test_what_the_tokenizer_cannot_say_is_read_back_as_unknown():
+def test_text_outside_the_vocabulary_decodes_to_the_unknown_mark():
     (ids,) = TOKENIZER.encode(["un ☃ chien"])
     assert unknown("a dog", TOKENIZER.decode(ids), TOKENIZER)
 

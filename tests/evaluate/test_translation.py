@@ -71,7 +71,7 @@ def card(tokenised=None, texts=TEXTS, language="fr"):
     return translation_card(found, REFERENCES, 4.5, AROUND, tokenised, language)
 
 
-def test_the_card_holds_sacrebleus_scores_and_plain_counts():
+def test_the_card_has_sacrebleus_scores_and_counts():
     c = card()
     assert c.bleu == bleu_score(TEXTS, REFERENCES) and c.chrf == chrf_score(TEXTS, REFERENCES)
     assert c.bleu.low < c.bleu.value < c.bleu.high
@@ -100,14 +100,14 @@ def test_tokenised_output_is_not_tokenised_again():
     assert card(tokenised, found, None).tokenised_bleu.value == pytest.approx(100)
 
 
-def test_the_card_is_the_same_after_json():
+def test_the_card_survives_json():
     pytest.importorskip("sacremoses")
     for content in (card().to_json(), card(TEXTS).to_json()):
         assert json.loads(json.dumps(content, allow_nan=False)) == content
     assert card().to_json()["circumstances"]["checksums"] == {"a.fr": "12ab"}
 
 
-def test_markdown_tells_all_that_a_reader_needs_to_compare():
+def test_markdown_contains_every_score():
     pytest.importorskip("sacremoses")
     c = card([text.lower() for text in REFERENCES])
     text = markdown(c.sheet())
@@ -126,7 +126,7 @@ def test_without_tokenised_references_their_score_is_absent():
 
 
 @pytest.mark.parametrize("references", [REFERENCES[1:], []])
-def test_lists_that_do_not_belong_together_are_refused(references):
+def test_lists_of_different_length_are_refused(references):
     found = Translations(TEXTS, 1, 1.0, None)
     with pytest.raises(DataError, match="30 translations"):
         translation_card(found, references, 1.0, AROUND)
@@ -134,7 +134,7 @@ def test_lists_that_do_not_belong_together_are_refused(references):
         translation_card(found, REFERENCES, 1.0, AROUND, references, "fr")
 
 
-def test_a_card_tells_of_a_search_what_decides_it():
+def test_search_settings_are_those_of_the_options():
     told = search_settings(SearchOptions(beam_size=3, length_penalty=0.2, no_repeat_ngram=4))
     assert told["beam_size"] == 3 and told["length_penalty"] == 0.2 and told["no_repeat_ngram"] == 4
     assert "temperature" not in told

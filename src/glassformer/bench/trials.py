@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoint import RunFolder, one_clear_error
+from glassformer.checkpoint.format import replace_text
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
 
@@ -71,6 +72,4 @@ def error_of(folder: Path) -> str | None:
 def _write(path: Path, content: str) -> None:
     """Write a file atomically: a command that is killed can be repeated."""
     with one_clear_error(path.name):
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(content)
-        partial.replace(path)
+        replace_text(path, content)
