@@ -11,7 +11,7 @@ import pytest
 from bench.toys import ENGLISH, Here, write_text, write_translator
 from glassformer import checkpoint
 from glassformer.bench import decode, engines
-from glassformer.bench.alone import Alone
+from glassformer.bench.contender_process import ContenderProcess
 from glassformer.bench.decode import Plan, Task, bench_decode, random_task, trained_task
 from glassformer.bench.engines import (
     BOS,
@@ -120,7 +120,7 @@ def test_outputs_of_random_weights_vary(folder: Path) -> None:
 
 
 def test_a_process_of_its_own_gives_the_same_output(folder: Path) -> None:
-    here, alone = engines.load(FP32, folder, 1), Alone(engines.load, FP32, folder, 1)
+    here, alone = engines.load(FP32, folder, 1), ContenderProcess(engines.load, FP32, folder, 1)
     assert alone([SOURCES], 2, 6)[1] == here([SOURCES], 2, 6)[1]
     alone.close()
 

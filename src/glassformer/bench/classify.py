@@ -6,7 +6,7 @@ are numpy's, as in the compiled engine.
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer import checkpoint, pretrained
-from glassformer.bench.alone import Alone
+from glassformer import checkpoint
+from glassformer.bench.contender_process import ContenderProcess
 from glassformer.bench.engines import (
     CTRANSLATE2,
     FP32,
@@ -34,12 +34,13 @@ from glassformer.bench.engines import (
 )
 from glassformer.bench.race import PAUSE
 from glassformer.bench.report import Report
+from glassformer.bench.sentences import read_model
 from glassformer.checkpoint import Checkpoint
 from glassformer.data import datasets
 from glassformer.data.batching import TokenBatches
 from glassformer.data.corpus import Corpus, TextFiles
 from glassformer.data.tokenizer import BOS
-from glassformer.errors import CheckpointError, DataError
+from glassformer.errors import DataError
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick, best_of_rounds
 from glassformer.pipeline.batches import BATCH_TOKENS, encode_sources, max_source
@@ -62,7 +63,7 @@ POOLING: dict[str, Callable[[Logits], Logits]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure."""
+    """Sizes of the measurement."""
 
     threads: int = 2
     rounds: int = 5
@@ -79,13 +80,7 @@ def bench_classify(
     name: str, plan: Plan, command: str, file: Path | None = None, tick: Tick = lambda: None
 ) -> Report:
     """Measure texts per second from token ids to logits, in batches as the pipeline makes them."""
-    saved = checkpoint.read(checkpoint.find(pretrained.resolve(name)))
-    if saved.settings.model.kind != "classifier" or not saved.tokenizers:
-        raise CheckpointError(
-            f"{name} holds a {saved.settings.model.kind}.",
-            "Classification is measured with classifiers of text.",
-            "Name the run of a classifier.",
-        )
+    saved = read_model(name, "classifier")
     about, rows = texts(saved, file, plan.limit)
     lengths = np.array([len(row) for row in rows])
     chosen = TokenBatches(lengths, plan.batch_tokens).epoch(0, shuffle=False)
@@ -94,7 +89,7 @@ def bench_classify(
         folder = Path(place)
         write(saved, folder)
         contenders: dict[str, Contender] = {
-            name: stack.enter_context(closing(Alone(load, name, folder, plan.threads)))
+            name: stack.enter_context(ContenderProcess(load, name, folder, plan.threads))
             for name in CONTENDERS
         }
         seconds, logits = race(contenders, batches, plan, tick)

@@ -1,6 +1,6 @@
 """`bench decode`: the compiled engine beside CTranslate2 and Hugging Face on the same weights."""
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from glassformer import checkpoint, pretrained
 from glassformer.bench import engines
-from glassformer.bench.alone import Alone
+from glassformer.bench.contender_process import ContenderProcess
 from glassformer.bench.engines import (
     BOS,
     CTRANSLATE2,
@@ -39,14 +38,13 @@ from glassformer.bench.race import (
 )
 from glassformer.bench.report import Report
 from glassformer.bench.roof import Machine, bandwidth, decoding_roof, peak, weights_of
-from glassformer.bench.sentences import sentence_pairs
+from glassformer.bench.sentences import read_model, sentence_pairs
 from glassformer.bench.varied_outputs import vary_outputs
 from glassformer.checkpoint import Checkpoint, as_arrays
 from glassformer.checkpoint import weights_of as torch_weights
 from glassformer.config import PRESETS, RunSettings, preset
 from glassformer.data.direction import tokenizers_for
 from glassformer.decode.options import SearchOptions
-from glassformer.errors import CheckpointError
 from glassformer.evaluate.bleu import bleu
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick
@@ -62,7 +60,7 @@ EXTRA_LENGTH = 50  # tokens that an output may be longer than the longest source
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure; the defaults are those of the published figures."""
+    """Sizes of the measurement; the defaults are those of the published figures."""
 
     machine: Machine = field(default_factory=lambda: Machine(2))
     rounds: int = 3
@@ -151,13 +149,7 @@ def random_task(name: str, plan: Plan) -> Task:
 
 def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | None) -> Task:
     """Real sentences; each output ends where the model ends it."""
-    saved = checkpoint.read(checkpoint.find(pretrained.resolve(name)))
-    if saved.settings.model.kind != "translator" or not saved.tokenizers:
-        raise CheckpointError(
-            f"{name} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",
-            "Decoding is measured with translators of text.",
-            "Name the run of a translator, or a preset.",
-        )
+    saved = read_model(name, "translator")
     found = sentence_pairs(source, reference, plan.limit)
     data = saved.settings.data
     tokenizer = tokenizers_for(data, saved.tokenizers, data.target_language)["source"]
@@ -218,7 +210,7 @@ def measure(task: Task, plan: Plan, tick: Tick) -> tuple[dict[Cell, Results], Ta
         folder = Path(place)
         engines.write(task.saved, names, folder, max(task.longest, len(task.sources[-1])))
         contenders: dict[str, Contender] = {
-            name: stack.enter_context(closing(Alone(engines.load, name, folder, threads)))
+            name: stack.enter_context(ContenderProcess(engines.load, name, folder, threads))
             for name in names
         }
         some = spread(task.sources, plan.slow_sentences)

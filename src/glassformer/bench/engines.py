@@ -4,7 +4,7 @@ Input and output are token ids. A library is imported when its contender is load
 measures the memory of one must not hold the libraries of the others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import ceil
 from pathlib import Path
 from time import perf_counter
@@ -104,14 +104,28 @@ def _glassformer(folder: Path, threads: int) -> Contender:
 
     model: Any = inference_model(checkpoint.read(folder), threads=threads)
 
-    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
+    def decode(batch: Ids, beam: int, longest: int) -> Any:
         options = SearchOptions(beam_size=beam, length_penalty=0.0, max_length=longest)
-        begin = perf_counter()
-        found = [search(model, batch, BOS, EOS, options) for batch in batches]
-        seconds = perf_counter() - begin
-        return seconds, [best.ids for batch in found for best, *_ in batch]
+        return search(model, batch, BOS, EOS, options)
 
-    return decode
+    return _timed(decode, lambda hypotheses: hypotheses[0].ids)
+
+
+def _timed(
+    decode: Callable[[Any, int, int], Iterable[Any]],
+    output_ids: Callable[[Any], list[int]],
+    prepare: Callable[[Ids], Any] = lambda batch: batch,
+) -> Contender:
+    """Return a contender that times `decode`; preparing inputs and reading outputs do not count."""
+
+    def run(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
+        prepared = [prepare(batch) for batch in batches]
+        begin = perf_counter()
+        found = [decode(batch, beam, longest) for batch in prepared]
+        seconds = perf_counter() - begin
+        return seconds, [output_ids(one) for batch in found for one in batch]
+
+    return run
 
 
 def _ctranslate2(folder: Path, threads: int, workers: int) -> Contender:
@@ -124,24 +138,21 @@ def _ctranslate2(folder: Path, threads: int, workers: int) -> Contender:
         intra_threads=threads // workers,
     )
 
-    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
-        named = [[list(map(str, source)) for source in batch] for batch in batches]
-        begin = perf_counter()
-        found = [
-            translator.translate_batch(
-                batch,
-                max_batch_size=ceil(len(batch) / workers),
-                beam_size=beam,
-                length_penalty=0,
-                min_decoding_length=0,  # its default forbids an empty answer
-                max_decoding_length=longest,
-            )
-            for batch in named
-        ]
-        seconds = perf_counter() - begin
-        return seconds, [list(map(int, one.hypotheses[0])) for batch in found for one in batch]
+    def decode(batch: list[list[str]], beam: int, longest: int) -> Any:
+        return translator.translate_batch(
+            batch,
+            max_batch_size=ceil(len(batch) / workers),
+            beam_size=beam,
+            length_penalty=0,
+            min_decoding_length=0,  # its default forbids an empty output
+            max_decoding_length=longest,
+        )
 
-    return decode
+    return _timed(
+        decode,
+        lambda found: list(map(int, found.hypotheses[0])),
+        lambda batch: [list(map(str, source)) for source in batch],
+    )
 
 
 def _marian(folder: Path, threads: int) -> Contender:
@@ -168,14 +179,11 @@ def _marian(folder: Path, threads: int) -> Contender:
             **penalty,
         )
 
-    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
-        begin = perf_counter()
-        found = [generate(batch, beam, longest) for batch in batches]
-        seconds = perf_counter() - begin
-        rows = [row for batch in found for row in batch.tolist()]
-        return seconds, [row[1 : row.index(EOS) if EOS in row else None] for row in rows]
+    def output_ids(row: Any) -> list[int]:
+        ids: list[int] = row.tolist()
+        return ids[1 : ids.index(EOS) if EOS in ids else None]
 
-    return decode
+    return _timed(generate, output_ids)
 
 
 def _quiet_transformers() -> None:

@@ -20,7 +20,7 @@ OURS, ROOF = "glassformer", "products alone"
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure; the defaults are those of the published figures."""
+    """Sizes of the measurement; the defaults are those of the published figures."""
 
     preset: str = "vaswani2017-base"
     batch: int = 64

@@ -109,7 +109,7 @@ def run_subject(name: str, translator: Translator, texts: Sequence[str], beam: i
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure."""
+    """Sizes of the measurement."""
 
     sentences: int = 64
     growth: Growth = field(default_factory=Growth)

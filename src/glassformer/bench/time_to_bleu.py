@@ -27,7 +27,7 @@ ESTIMATED = "≈: computed from the speeds in the log, which has no count."
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where the line between two validations crosses the target: interpolated, not measured."""
+    """The point where the line between two validations crosses the target; not measured."""
 
     seconds: float
     labels: int | None

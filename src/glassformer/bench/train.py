@@ -29,9 +29,9 @@ RATE, CLIP = 1e-3, 1.0  # learning rate and gradient norm; speed does not depend
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure: updates per turn, turns, and the settings of a batch."""
+    """Sizes of the measurement, and the settings of a batch."""
 
-    updates: int = 6
+    updates: int = 6  # per round
     rounds: int = 3
     batch_tokens: int = 4_096
     smoothing: float = 0.1

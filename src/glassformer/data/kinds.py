@@ -1,4 +1,4 @@
-"""How each kind of model reads its examples."""
+"""Kinds of models, by the examples that they read."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -20,18 +20,9 @@ from glassformer.pipeline import Translator
 WIDTHS = (1, 2, 4, 5, 8, 16)
 WARM_UP = 8  # sentences translated before anything is measured
 COLUMNS = [
-    "beam",
-    "BLEU",
-    "p (BLEU)",
-    "chrF",
-    "p (chrF)",
-    "seconds",
-    "sentences/s",
-    "÷ greedy's",
-    "memory MB",
-    "length ratio",
-    "changed",
-]
+    "beam", "BLEU", "p (BLEU)", "chrF", "p (chrF)", "seconds", "sentences/s", "÷ greedy's",
+    "memory MB", "length ratio", "changed",
+]  # fmt: skip
 Outputs = dict[int, list[str]]  # translations by width
 
 

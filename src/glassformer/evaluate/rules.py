@@ -116,7 +116,7 @@ def words(text: str) -> list[str]:
 
 
 def contains(text: str, alternatives: str) -> bool:
-    """Whether `text` has one of `alternatives`; accents count unless the text is in capitals."""
+    """Return whether `text` has one of `alternatives`; accents count unless it is in capitals."""
     folded, wanted = fold(text), fold(alternatives)
     if text.isupper():
         folded, wanted = _without_accents(folded), _without_accents(wanted)

@@ -16,13 +16,9 @@ from glassformer.machine import peak_memory
 from glassformer.pipeline import Translator
 
 SEARCH = (
-    "beam_size",
-    "length_penalty",
-    "min_length",
-    "max_length",
-    "no_repeat_ngram",
+    "beam_size", "length_penalty", "min_length", "max_length", "no_repeat_ngram",
     "repetition_penalty",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

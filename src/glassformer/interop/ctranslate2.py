@@ -49,21 +49,14 @@ def to_ctranslate2(
     unknown, begin and end. A source must end with the end token, as in this package. `max_length`
     limits sequences where positions are a table.
     """
-    try:
-        from ctranslate2.specs import (
-            TransformerDecoderSpec,
-            TransformerEncoderSpec,
-            TransformerSpec,
-        )
-    except ImportError:
-        raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
+    specs = _specs()
     source = list(source_tokens)
     target = source if target_tokens is None else list(target_tokens)
     _check(model, source, target)
     choices = _choices(model.encoder)
-    spec = TransformerSpec(
-        TransformerEncoderSpec(len(model.encoder.layers), **choices),
-        TransformerDecoderSpec(len(model.decoder.layers), **choices),
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(len(model.encoder.layers), **choices),
+        specs.TransformerDecoderSpec(len(model.decoder.layers), **choices),
     )
     _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, max_length)
     _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, max_length)
@@ -71,15 +64,9 @@ def to_ctranslate2(
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     _, unknown, begin, end = target[:4]
-    layer: Any = model.encoder.layers[0]
-    spec.config.layer_norm_epsilon = layer.self_attention_residual.norm.eps
     spec.config.bos_token = spec.config.decoder_start_token = begin
     spec.config.eos_token, spec.config.unk_token = end, unknown
-    spec.validate()
-    spec.optimize(quantization="int8" if int8 else None)  # a tied table is written once
-    folder.mkdir(parents=True, exist_ok=True)
-    spec.save(str(folder))
-    return folder
+    return _save(spec, model.encoder, folder, int8)
 
 
 def encoder_to_ctranslate2(encoder: Stack, folder: Path, int8: bool = False) -> Path:
@@ -87,21 +74,29 @@ def encoder_to_ctranslate2(encoder: Stack, folder: Path, int8: bool = False) -> 
 
     Where positions are a table, it has `MAX_LENGTH` rows.
     """
-    try:
-        from ctranslate2.specs import TransformerEncoderModelSpec, TransformerEncoderSpec
-    except ImportError:
-        raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
+    specs = _specs()
     _check_positions(encoder)
-    spec = TransformerEncoderModelSpec(
-        TransformerEncoderSpec(len(encoder.layers), **_choices(encoder))
-    )
+    layers = specs.TransformerEncoderSpec(len(encoder.layers), **_choices(encoder))
+    spec = specs.TransformerEncoderModelSpec(layers)
     _set_stack(spec.encoder, spec.encoder.embeddings[0], encoder, MAX_LENGTH)
     spec.register_vocabulary([str(i) for i in range(encoder.embedding.weight.size(0))])
+    spec.config.unk_token = "1"
+    return _save(spec, encoder, folder, int8)
+
+
+def _specs() -> Any:
+    try:
+        from ctranslate2 import specs
+    except ImportError:
+        raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
+    return specs
+
+
+def _save(spec: Any, encoder: Stack, folder: Path, int8: bool) -> Path:
     layer: Any = encoder.layers[0]
     spec.config.layer_norm_epsilon = layer.self_attention_residual.norm.eps
-    spec.config.unk_token = "1"
     spec.validate()
-    spec.optimize(quantization="int8" if int8 else None)
+    spec.optimize(quantization="int8" if int8 else None)  # a tied table is written once
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
     return folder

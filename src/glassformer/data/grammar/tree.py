@@ -27,7 +27,7 @@ PEOPLE = {"human", "person", "kin", "parent"}  # kinds of nouns
 
 @dataclass(eq=False, slots=True)
 class NounPhrase:
-    """The king's small black cat that is sleeping."""
+    """A noun with its dependents: the king's small black cat that is sleeping."""
 
     noun: Noun
     determiner: Determiner = THE
@@ -48,7 +48,7 @@ class NounPhrase:
 
 @dataclass(eq=False, slots=True)
 class Both:
-    """The king and the queen: masculine unless both are feminine."""
+    """Two noun phrases: the king and the queen. Masculine unless both are feminine."""
 
     first: NounPhrase
     second: NounPhrase

@@ -128,7 +128,7 @@ FREQUENCIES_IN = {tense: [f for f in FREQUENCIES if tense in f.tenses] for tense
 
 UNCOUNTED = {"staple", "drink"}
 SINGULAR_ONLY = {*UNCOUNTED, "parent"}
-FAMILY = {"kin", "parent"}  # always somebody's
+FAMILY = {"kin", "parent"}  # always with a possessive
 # Not "my woman", "my girl": they would be my wife and my daughter.
 OWNED = frozenset(
     select(

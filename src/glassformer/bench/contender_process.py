@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Self
 
 
-class Alone:
+class ContenderProcess:
     """`load(*arguments)` in a new process: a call is sent there, and its result comes back."""
 
     def __init__(self, load: Callable[..., Any], *arguments: Any) -> None:
@@ -30,6 +30,12 @@ class Alone:
     def __call__(self, *arguments: Any) -> Any:
         self._pipe.send(arguments)
         return self._pipe.recv()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the process, even in the middle of a call."""

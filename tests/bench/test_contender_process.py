@@ -9,18 +9,18 @@ from time import sleep
 
 import pytest
 
-from glassformer.bench.alone import Alone
+from glassformer.bench.contender_process import ContenderProcess
 
 SCRIPT = """
 import sys
 from operator import methodcaller
 from time import sleep
-from glassformer.bench.alone import Alone
+from glassformer.bench.contender_process import ContenderProcess
 if __name__ == "__main__":
-    contender = Alone(methodcaller, "__len__")
+    contender = ContenderProcess(methodcaller, "__len__")
     print("ready", flush=True)
     try:
-        Alone(sleep, 60)  # never loaded
+        ContenderProcess(sleep, 60)  # never loaded
     except KeyboardInterrupt:
         sleep(0.3)  # time for a child to print a traceback
         contender.close()
@@ -29,7 +29,7 @@ if __name__ == "__main__":
 
 
 def test_calls_go_to_another_process_and_results_come_back() -> None:
-    contender = Alone(pow_of, 3)
+    contender = ContenderProcess(pow_of, 3)
     assert contender(2) == (9, contender._process.pid)
     contender.close()
     assert contender._process.exitcode is not None
