@@ -36,7 +36,8 @@ MAY_IMPORT = {
     "pipeline": GROUND
     | {"extras", "data", "model", "checkpoint", "decode", "engine", "quantize", "pretrained"},
     "evaluate": GROUND
-    | {"callable_module", "data", "model", "decode", "pipeline", "machine", "picture", "progress"},
+    | {"callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
+    | {"picture", "progress"},
     "doctor": GROUND | {"extras", "compiled", "machine", "checkpoint", "pretrained", "pipeline"},
     "inspect": GROUND
     | {"callable_module", "data", "machine", "model", "decode", "pipeline", "evaluate"}
@@ -48,7 +49,8 @@ BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alo
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 # What a core installation imports: at import time nothing here may need torch or jaxtyping,
 TORCH_FREE = {
-    *("errors", "config", "extras", "compiled", "machine", "output", "picture", "quantize"),
+    *("errors", "config", "extras", "compiled", "machine", "measure", "output", "picture"),
+    "quantize",
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
     *("api", "callable_module", "progress", "cli"),
 }

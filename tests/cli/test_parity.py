@@ -149,7 +149,7 @@ def test_doctor(glassformer: Command) -> None:
 @pytest.mark.parametrize(
     ("verb", "call"),
     [
-        ("ablate", "bench.ablate.carry_out"),
+        ("ablate", "bench.ablate.run_trial"),
         ("profile", "bench.profile.profile_decoding"),
         ("lab", "lab.finding.run"),
         ("bench", "bench.decode.bench_decode"),

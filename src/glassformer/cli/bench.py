@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from glassformer.cli import options as o
 from glassformer.cli.verb import Verb
@@ -16,7 +14,7 @@ from glassformer.extras import require_torch
 from glassformer.progress import progress
 
 if TYPE_CHECKING:
-    from glassformer.bench.harness import Report
+    from glassformer.bench.report import Report
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -100,31 +98,14 @@ def show(report: "Report", output: Path) -> None:
 
 def print_tables(report: "Report") -> Console:
     """Print the tables and notes of a report."""
+    from glassformer.evaluate.card import show_table
+
     console = Console(width=100, highlight=False)
     for table in report.tables:
-        rich = RichTable(
-            title=table.title,
-            title_justify="left",
-            title_style="bold",
-            box=SIMPLE_HEAD,
-            show_edge=False,
-            pad_edge=False,
-        )
-        for column, first in zip(table.columns, table.rows[0], strict=True):
-            rich.add_column(column, justify="left" if isinstance(first, str) else "right")
-        for row in table.rows:
-            rich.add_row(*map(_text, row))
-        console.print(rich)
-        console.print()
+        show_table(table, console)
     for note in report.notes:
         console.print(note)
     return console
-
-
-def _text(cell: str | int | float) -> str:
-    return (
-        cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else f"{cell:.2f}"
-    )
 
 
 @app.command(cls=Verb)

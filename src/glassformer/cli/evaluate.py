@@ -187,7 +187,7 @@ def tell(
     """Write the files, then print the tables."""
     from rich.console import Console
 
-    from glassformer.evaluate.beams import beam_figure
+    from glassformer.evaluate.beam_figure import beam_figure
     from glassformer.evaluate.evaluation import WIDTH
 
     contents = {

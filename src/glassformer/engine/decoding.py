@@ -12,9 +12,10 @@ from glassformer.decode.beam import scratch as candidates_of
 from glassformer.decode.beam import start as start_beam
 from glassformer.engine.forward import PLACE, decode, project, take_best
 from glassformer.engine.kernels import Struct
+from glassformer.engine.llvm import KEYS
 from glassformer.engine.memory import BATCH, rounded_up, struct
 from glassformer.engine.threads import together
-from glassformer.engine.vector import KEYS, int32s, int64s, wait_for_all
+from glassformer.engine.vector import int32s, int64s, wait_for_all
 from glassformer.errors import InputError
 
 if TYPE_CHECKING:

@@ -15,20 +15,19 @@ from glassformer.evaluate import translation
 from glassformer.evaluate.beams import WIDTHS, BeamComparison, compare_beams
 from glassformer.evaluate.card import Circumstances, Sheet, markdown, show
 from glassformer.evaluate.classification import (
-    Answers,
     ClassificationCard,
+    Predictions,
     classification_card,
     classify,
 )
-from glassformer.evaluate.examples import Examples, check_fit, turns
+from glassformer.evaluate.examples import Examples, check_fit, chunks_by_length
 from glassformer.evaluate.failures import FailureReport, analyse
 from glassformer.evaluate.html import sheet_html
 from glassformer.evaluate.labels import word_counts
 from glassformer.evaluate.moses import as_published
-from glassformer.evaluate.sheets import beams_sheet, failures_sheet
 from glassformer.evaluate.translation import (
-    Said,
     TranslationCard,
+    Translations,
     perplexity,
     search_settings,
     translation_card,
@@ -76,9 +75,9 @@ class Evaluation:
         """The tables, for a terminal, Markdown or a notebook."""
         found = [self.card.sheet()]
         if self.beams is not None:
-            found.append(beams_sheet(self.beams))
+            found.append(self.beams.sheet())
         if self.failures is not None:
-            found.append(failures_sheet(self.failures))
+            found.append(self.failures.sheet())
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -87,8 +86,7 @@ class Evaluation:
         return self.card.to_json() | {name: part.to_dict() for name, part in parts.items() if part}
 
     def to_markdown(self) -> str:
-        parts = [part.to_markdown() for part in (self.beams, self.failures) if part]
-        return "\n".join([markdown(self.card.sheet()), *parts])
+        return "\n".join(map(markdown, self.sheets))
 
     def show(self, console: Console) -> None:
         """Print the tables."""
@@ -116,7 +114,7 @@ class How:
     watch: Watch
 
     def circumstances(
-        self, examples: Examples, settings: dict[str, Any], done: Said | Answers
+        self, examples: Examples, settings: dict[str, Any], done: Translations | Predictions
     ) -> Circumstances:
         return Circumstances(
             command=self.command,
@@ -204,8 +202,8 @@ def evaluate_translator(
         check_fit(sources, translator.source_tokenizer, translator.max_length)
     translator.target_ids(references)  # refuse what is too long for perplexity before the work
     run: dict[str, Any] = {"batch_tokens": how.batch_tokens, "truncate": how.truncate}
-    with how.watch("translating", len(turns(sources))) as tick:
-        said = translation.say(translator, sources, options, **run, tick=tick)
+    with how.watch("translating", len(chunks_by_length(sources))) as tick:
+        said = translation.translate_all(translator, sources, options, **run, tick=tick)
     settings = search_settings(options) | how.settings(translator.int8)
     settings |= _about(translator, examples, sides, tokens)
     card = translation_card(
@@ -283,7 +281,7 @@ def evaluate_classifier(classifier: Classifier, examples: Examples, how: How) ->
     truth = [classifier.spellings[row[1]] for row in examples.rows]
     if not how.truncate:
         check_fit(texts, classifier.tokenizer, classifier.max_length)
-    with how.watch("classifying", len(turns(texts))) as tick:
+    with how.watch("classifying", len(chunks_by_length(texts))) as tick:
         answers = classify(
             classifier, texts, batch_tokens=how.batch_tokens, truncate=how.truncate, tick=tick
         )

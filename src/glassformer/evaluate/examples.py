@@ -13,10 +13,10 @@ from glassformer.data.download import sha256_of
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import DataError, InputError, SettingsError
 
-GRAMMAR_EXAMPLES = 1_000  # where no limit says how many; it has no end of its own
+GRAMMAR_EXAMPLES = 1_000  # rows without a limit: the grammar has no end
 LANGUAGES = ("en", "fr")  # of the grammar
-TURN = 256  # texts in one turn of a model
-TOKENISED = "tok-"  # before the name of a split: the same text as published scores count it
+CHUNK = 256  # texts between two steps of a progress bar
+TOKENISED = "tok-"  # prefix of the split with the same text as published scores tokenise it
 
 
 VALID = "valid"  # the split of a set, where none is named
@@ -28,7 +28,7 @@ class Examples:
 
     rows: list[Row]
     checksums: dict[str, str]
-    skipped: str = ""  # bad rows, if they were to be skipped
+    skipped: str = ""  # report of bad rows that were skipped
     several: bool = False  # what follows the source are references, all of them equally good
 
 
@@ -126,8 +126,8 @@ def from_rows(rows: Sequence[Sequence[str]], labels: Collection[str] | None = No
     found = [tuple(map(str, row)) if not isinstance(row, str) else (row,) for row in rows]
     fewest, most = 2, 2 if labels is not None else max((len(row) for row in found), default=2)
     for number, row in enumerate(found, 1):
-        known_label = labels is None or row[-1] in labels
-        if not fewest <= len(row) <= most or not all(map(str.strip, row)) or not known_label:
+        fits = fewest <= len(row) <= most and all(map(str.strip, row))
+        if not fits or (labels is not None and row[-1] not in labels):
             wanted = (
                 f"(text, label), a label being one of {sorted(labels)}"
                 if labels
@@ -147,21 +147,33 @@ def from_rows(rows: Sequence[Sequence[str]], labels: Collection[str] | None = No
     return Examples(found, checksums, several=most > 2)
 
 
-def turns(texts: Sequence[str]) -> list[list[int]]:
-    """Indices of texts of like length together, so that a model can be watched turn by turn."""
+def chunks_by_length(texts: Sequence[str]) -> list[list[int]]:
+    """Return the indices of the texts in chunks of similar length, shortest first."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    return [order[first : first + TURN] for first in range(0, len(order), TURN)]
+    return [order[first : first + CHUNK] for first in range(0, len(order), CHUNK)]
 
 
 def check_fit(texts: Sequence[str], tokenizer: Tokenizer, longest: int) -> None:
-    """Refuse texts that the model would refuse, all of them at once and before the work."""
+    """Refuse texts that are too long for the model, before any is translated."""
     over = [n for n, ids in enumerate(tokenizer.encode(texts), 1) if len(ids) > longest]
     if over:
         raise DataError(
             f"{len(over):,} of {len(texts):,} texts have more than {longest} subwords.",
-            f"The model was trained on no longer ones. The first is text {over[0]:,}: "
+            f"The model was not trained on longer ones. The first is text {over[0]:,}: "
             f"{texts[over[0] - 1][:40]!r}…",
-            "Cut them as they are read: --truncate.",
+            "Cut them: --truncate.",
+        )
+
+
+def check_lengths(**texts: Sequence[object]) -> None:
+    """Refuse lists of different lengths, and empty ones."""
+    lengths = {name: len(lines) for name, lines in texts.items()}
+    if len(set(lengths.values())) > 1 or 0 in lengths.values():
+        counted = ", ".join(f"{count:,} {name}" for name, count in lengths.items())
+        raise DataError(
+            f"There are {counted}.",
+            "Line n of each belongs to line n of the others, and there must be a line.",
+            "Give files with the same number of lines.",
         )
 
 
@@ -172,7 +184,7 @@ def from_files(
     skip_bad: bool = False,
     labels: Collection[str] | None = None,
 ) -> Examples:
-    """The user's own: a checksum is that of the file as it lies there."""
+    """Read the user's files; checksums are those of the files as stored."""
     rows, skipped = _read(files, limit, skip_bad, labels)
     return Examples(rows, {_name(path, files): sha256_of(path) for path in files.paths}, skipped)
 
@@ -196,7 +208,7 @@ def from_references(
             raise DataError(
                 f"{sources} has {len(lines):,} lines, and {path} has {len(found):,}.",
                 "Each source has its references on the line of the same number.",
-                "Give two files of as many lines.",
+                "Give two files with the same number of lines.",
             )
         found = [[source, *references] for source, references in zip(lines, found, strict=True)]
     rows = [tuple(filter(str.strip, row)) for row in found]
@@ -243,9 +255,9 @@ def from_set(
     labels: Collection[str] | None = None,
     progress: datasets.Progress = datasets.silent,
 ) -> Examples:
-    """A named set: a checksum is that of the text of a column, however the files are packed.
+    """Read a named set; checksums are those of the text of each column.
 
-    With `tokenised` the tokenised text of the last column is a column more, if the set has it.
+    With `tokenised`, the tokenised text of the last column is added as a column, if the set has it.
     """
     skipped = ""
     if name == "grammar":
@@ -264,7 +276,7 @@ def from_set(
 
 
 def has_tokenised(name: str, split: str) -> bool:
-    """Whether a named set has the text of a split as published scores count it."""
+    """Return whether a named set has the tokenised text of a split that published scores use."""
     return name != "grammar" and TOKENISED + split in datasets.manifest(name).splits
 
 
@@ -274,7 +286,7 @@ def _grammar_rows(
     if labels is not None:
         raise DataError(
             "The grammar has no labels.",
-            "It is text in two languages, and a classifier is judged by labels.",
+            "It is text in two languages; a classifier needs labels.",
             "Name another set, or a file: --data reviews.jsonl.",
         )
     sides = [LANGUAGES.index(known("column of grammar", c, LANGUAGES)) for c in columns]
@@ -291,7 +303,7 @@ def _read(
 
 
 def _name(path: Path, files: TextFiles) -> str:
-    """A file's bare name, which tells nothing of the machine, unless it stands for two files."""
+    """Return the name of a file without its folder, unless two files have that name."""
     alike = {other for other in files.paths if other.name == path.name}
     return path.name if len(alike) == 1 else str(path)
 

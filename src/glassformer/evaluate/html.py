@@ -2,7 +2,7 @@
 
 from html import escape
 
-from glassformer.evaluate.card import Sheet, Table
+from glassformer.evaluate.card import Sheet, Table, cell_text
 
 
 def sheet_html(sheet: Sheet) -> str:
@@ -20,7 +20,7 @@ def sheet_html(sheet: Sheet) -> str:
 
 def _table(table: Table) -> str:
     sides = ["left" if side == "l" else "right" for side in table.alignment]
-    rows = [_row("td", row, sides) for row in table.rows]
+    rows = [_row("td", [cell_text(cell) for cell in row], sides) for row in table.rows]
     head = f"<thead>{_row('th', table.columns, sides)}</thead>" if any(table.columns) else ""
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     return f"<table>{caption}{head}<tbody>{''.join(rows)}</tbody></table>"

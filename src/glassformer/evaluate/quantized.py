@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassformer.evaluate.bleu import bleu
-from glassformer.evaluate.examples import Examples, check_fit, turns
+from glassformer.evaluate.examples import Examples, check_fit, chunks_by_length
 from glassformer.pipeline import BATCH_TOKENS, Classifier, Translator
 from glassformer.progress import Watch
 
@@ -65,7 +65,7 @@ class Trial:
         self, before: Translator | Classifier, after: Translator | Classifier, watch: Watch
     ) -> Comparison:
         """Run the original in batches, and the quantised model in batches and text by text."""
-        with watch("comparing", 3 * len(turns(self.texts))) as tick:
+        with watch("comparing", 3 * len(chunks_by_length(self.texts))) as tick:
             in_fp32 = self._answers(before, BATCH_TOKENS, tick)
             in_int8 = self._answers(after, BATCH_TOKENS, tick)
             alone = self._answers(after, ALONE, tick)
@@ -83,7 +83,7 @@ class Trial:
         self, model: Translator | Classifier, batch_tokens: int, tick: Callable[[], None]
     ) -> list[str]:
         answers = [""] * len(self.texts)
-        for turn in turns(self.texts):
+        for turn in chunks_by_length(self.texts):
             some = self._ask(model, [self.texts[i] for i in turn], batch_tokens)
             for i, answer in zip(turn, some, strict=True):
                 answers[i] = answer

@@ -10,8 +10,8 @@ from glassformer.data.direction import from_language
 from glassformer.data.grammar import AlignedPair
 from glassformer.errors import SettingsError
 from glassformer.evaluate.card import Circumstances
-from glassformer.evaluate.examples import from_set, turns
-from glassformer.evaluate.translation import say
+from glassformer.evaluate.examples import chunks_by_length, from_set
+from glassformer.evaluate.translation import translate_all
 from glassformer.inspect.alignment import ENOUGH, Head, align, best_of_each, most_telling, tallies
 from glassformer.inspect.alignment_figures import PICTURES, draw
 from glassformer.inspect.alignment_scores import AlignmentScores, Row, baselines
@@ -127,9 +127,9 @@ class Aligner:
         check_lines(list(texts), lengths, self.translator.max_length, side)
 
     def _translations(self, sources: Sequence[str], beam: int) -> list[str]:
-        with self.watch("translating", len(turns(sources))) as tick:
+        with self.watch("translating", len(chunks_by_length(sources))) as tick:
             options = self.translator.options(beam_size=beam)
-            return say(self.translator, sources, options, tick=tick).texts
+            return translate_all(self.translator, sources, options, tick=tick).texts
 
     def align(self, pairs: list[TextPair], head: Head | None) -> Alignment:
         """Link the words of each pair by the attention of a head, chosen if none is given."""
