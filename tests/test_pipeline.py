@@ -1,10 +1,14 @@
 """A checkpoint that you can call: text in, text out, whoever else is in the batch."""
 
+from collections.abc import Callable
+from functools import lru_cache
 from math import exp, log
 from typing import get_args
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import glassformer
 from decode.oracles import after, beam
@@ -32,6 +36,7 @@ from glassformer.pipeline.engines import inference_model
 from glassformer.pipeline.torch_models import torch_model
 from glassformer.quantize import dequantise_weights, quantise_weights
 from pretrained.stand_ins import bundle
+from two_way import two_way
 
 ENGLISH = ["a dog", "the old cat sees a dog", "two children want some tea", "a house of tea"]
 FRENCH = ["un chien", "le vieux chat voit un chien", "deux enfants veulent du thé", "la maison"]
@@ -359,6 +364,67 @@ def test_translations_begin_with_their_prefixes(translator, way):
     assert [t.ids for (t,) in in_pieces] == [t.ids for (t,) in together]
 
 
+ODD = (
+    "unchat é\u00a0\u2009\u200b▁ﬁ²ＵéÉ\u0301'…«\"?\t"  # what NFKC or typography change, and letters
+)
+
+
+@lru_cache
+def caller(kind: str, typography: bool = False):
+    """One pipeline of a kind for all examples of a property."""
+    return called(two_way() if typography else saved(kind=kind), "compiled")
+
+
+@given(prefix=st.text(ODD, max_size=12), typography=st.booleans())
+@example(" un", False)
+@example("un  chat", False)
+@example("Ｕｎ", False)
+@example("un\u00a0chat", False)
+@example("the\u0301", False)
+@example("l'a \"un", True)
+@settings(max_examples=60, deadline=None)
+def test_an_answer_begins_with_its_prefix_to_the_letter_or_it_is_refused(prefix, typography):
+    """Whatever the subword model and the typography make of the prefix."""
+    translator = caller("translator", typography)
+    ways: list[Callable[[], str]] = [
+        lambda: (
+            translator.n_best(
+                ["a dog"], SearchOptions(max_length=16), [prefix], to=typography and "fr" or None
+            )[0][0].text
+        )
+    ]
+    if not typography:
+        ways.append(lambda: caller("language-model").generate(prefix, max_length=16))
+    for answer in ways:
+        try:
+            assert answer().startswith(prefix)
+        except InputError as error:
+            assert "cannot be spelt" in error.what or "ends with" in error.what
+
+
+@pytest.mark.parametrize("prefix", ["un ", "un\u00a0", "un▁", "un\t\n"], ids=repr)
+def test_white_space_at_the_end_of_a_prefix_is_refused(translator, generator, prefix):
+    for ask in (
+        lambda: translator.translate(["tea"], prefixes=[prefix]),
+        lambda: generator.generate(prefix),
+        lambda: generator.stream(prefix),
+    ):
+        with pytest.raises(InputError, match="ends with") as caught:
+            ask()
+        assert repr(prefix[2:]) in caught.value.what
+
+
+def test_a_prefix_that_is_not_unicode_is_refused(translator):
+    with pytest.raises(InputError, match=r"'un\\udcff' has the character '\\udcff'"):
+        translator.translate(["tea"], prefixes=["un\udcff"])
+
+
+def test_an_empty_text_has_an_empty_answer_whatever_the_prefix():
+    for typography in (False, True):
+        said = caller("translator", typography).translate([""], prefixes=["un"], to="fr")
+        assert said == [""]
+
+
 def test_what_no_subwords_spell_cannot_begin_an_answer(translator, generator):
     for ask in (
         lambda text: translator.translate(["tea"] * 2, prefixes=["un", text]),
@@ -631,7 +697,7 @@ def test_a_stream_of_a_generator_adds_up_to_what_it_generates(generator, prompt)
 
 def test_a_prompt_that_leaves_no_room_is_refused(generator):
     with pytest.raises(InputError, match="A prefix of") as caught:
-        generator.generate("a dog " * 200)
+        generator.generate(" ".join(["a dog"] * 200))
     assert "max_length" in caught.value.remedy
 
 

@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from glassformer.decode.options import SearchOptions, penalty
+from glassformer.decode.options import SearchOptions, counted_length, penalty
 from glassformer.errors import SettingsError
 
 
@@ -13,6 +13,12 @@ from glassformer.errors import SettingsError
     [
         ({"beam_size": 0}, "at least 1"),
         ({"n_best": 0}, "at least 1"),
+        ({"beam_size": 257}, "at most 256"),
+        ({"beam_size": 100_000}, "at most 256"),
+        ({"n_best": 257}, "at most 256"),
+        ({"n_best": 4_097, "sample": True}, "at most 4,096"),
+        ({"min_length": 4_097}, "at most 4,096"),
+        ({"max_length": 4_097}, "at most 4,096"),
         ({"min_length": -1}, "at least 0"),
         ({"max_length": 0}, "at least 1"),
         ({"max_length": 4, "min_length": 5}, "at least 5"),
@@ -55,6 +61,9 @@ def test_invalid_options_are_refused_with_their_name_and_rule(changes, rule):
         {},
         {"beam_size": 1},
         {"n_best": 5},
+        {"beam_size": 256, "n_best": 256},
+        {"sample": True, "n_best": 4_096},
+        {"min_length": 4_096, "max_length": 4_096},
         {"length_penalty": -100.0},
         {"sample": True, "temperature": 1e-4, "seed": 7},
         {"min_length": 3, "max_length": 3},
@@ -73,6 +82,13 @@ def test_the_defaults_are_the_papers():
     """Length penalty and length limit; its beam is 4 (§6.1)."""
     assert SearchOptions().length_penalty == 0.6
     assert SearchOptions().max_length is None
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.6, 2.0])
+def test_the_length_penalty_grows_up_to_the_length_that_counts(alpha):
+    assert penalty(9, alpha, 12) == penalty(9, alpha)
+    assert penalty(99, alpha, 12) == penalty(12, alpha)
+    assert (counted_length(1), counted_length(20)) == (12, 50)
 
 
 @pytest.mark.parametrize("alpha", [-1.0, -0.5, 0.0, 0.6, 1.0, 2.0])

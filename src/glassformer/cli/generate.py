@@ -80,10 +80,9 @@ def generate(
     def pieces(prompt: str) -> Iterator[str]:
         nonlocal count
         number, count = count, count + 1
-        tokenizer = generator.tokenizer
-        told = generator.stream(prompt, number=number, **search)  # or it is refused
-        yield tokenizer.decode(tokenizer.encode([prompt])[0])  # as it reads it
-        yield from told
+        continuation = generator.stream(prompt, number=number, **search)  # or it is refused
+        yield prompt
+        yield from continuation
 
     given, too_long = lines(texts, file, TOGETHER), "Make it shorter."
     if stream:

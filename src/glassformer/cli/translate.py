@@ -9,7 +9,15 @@ import typer
 
 from glassformer.cli import options as o
 from glassformer.cli.models import default
-from glassformer.cli.text import answer_lines, check_input, lines, ranked, stream_lines
+from glassformer.cli.text import (
+    NO_BREAKS,
+    answer_lines,
+    check_input,
+    lines,
+    ranked,
+    stream_lines,
+)
+from glassformer.errors import SettingsError
 from glassformer.pretrained import TRANSLATOR
 
 if TYPE_CHECKING:
@@ -98,6 +106,7 @@ def translate(
     o.not_with("--stream", stream, STREAM, n_best=n_best, scores=scores or None, prefix=prefix)
     o.not_with("--stream", stream, STREAM, beam=None if beam == 1 else beam)
     o.not_with("--stream", stream, ALONE, length_penalty=length_penalty, batch_tokens=batch_tokens)
+    check_prefix(prefix)
     search: dict[str, Any] = {
         "beam_size": 1 if stream or sample else 5 if beam is None else beam,
         "n_best": n_best or 1,
@@ -130,6 +139,16 @@ def translate(
         stream_lines(lines(texts, file), lambda text: job.stream(text, search), too_long)
     else:
         answer_lines(lines(texts, file), job.answer, too_long)
+
+
+def check_prefix(prefix: str | None) -> None:
+    """Refuse a prefix that a line cannot begin with."""
+    if prefix is not None and prefix.translate(NO_BREAKS) != prefix:
+        raise SettingsError(
+            f"--prefix {prefix!r} has a line break.",
+            "A translation is one line of output, and must begin with the prefix as it is.",
+            "Put a space in its place.",
+        )
 
 
 SPLIT = "Each sentence would have answers of its own, or begin in this way."

@@ -17,7 +17,7 @@ from glassformer.decode.constraints import Constraints
 from glassformer.decode.decoder import Decoder, Ids, Scores, Values
 from glassformer.decode.ensemble import alone, as_one, parts
 from glassformer.decode.observer import Observer, Step
-from glassformer.decode.options import Hypothesis, SearchOptions
+from glassformer.decode.options import Hypothesis, SearchOptions, counted_length
 from glassformer.decode.rows import Rows, top
 from glassformer.decode.sample import Sampler
 from glassformer.errors import InputError
@@ -162,7 +162,9 @@ class _Search:
         if not self._runs_from(0):
             self.scores, log_probs = self._prefill(prefix, bos)
         n_best = options.n_best
-        self.beam = beams.start(batch.limits, width, n_best, banned, prefix, log_probs)
+        self.beam = beams.start(
+            batch.limits, width, n_best, banned, prefix, log_probs, batch.counted
+        )
         self.candidates = beams.scratch(n, width)
 
     def _prefill(self, prefix: Ids, bos: int) -> tuple[Scores, NDArray[np.float64]]:
@@ -260,6 +262,13 @@ class _Batch:
     prefixes: Sequences
     numbers: Sequence[int]
     limits: Ids  # (B,) greatest length of each answer, its prefix included
+
+    @property
+    def counted(self) -> Ids:
+        """The greatest lengths that the length penalty counts; of a language model, the limits."""
+        if self.sources is None:
+            return self.limits
+        return np.array([counted_length(len(source)) for source in self.sources], np.int64)
 
     @property
     def costs(self) -> NDArray[np.int64]:

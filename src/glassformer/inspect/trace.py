@@ -10,12 +10,13 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from glassformer.decode.options import SearchOptions, penalty
+from glassformer.decode.options import SearchOptions, counted_length, penalty
 from glassformer.decode.search import search
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import DataError, InputError
@@ -159,7 +160,7 @@ class _Speaking:
     def _searched(
         self, source: list[int] | None, prefix: list[int], options: SearchOptions
     ) -> list[Node]:
-        tree = SearchTree(self.bos, self.eos, options, self.top)
+        tree = SearchTree(self.bos, self.eos, options, self.top, _counted(source))
         decoders = [TorchDecoder(model) for model in self.models]
         sources = None if source is None else [source]
         search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
@@ -182,13 +183,18 @@ class _Speaking:
                 parent=n - 1 if n else None,
                 token=token,
                 log_probability=total,
-                score=total / penalty(max(n, 1), options.length_penalty),
+                score=total / penalty(max(n, 1), options.length_penalty, _counted(source)),
                 fate="given",
                 complete=True if n == len(outputs) else None,
                 next=likely[n] if n < len(outputs) else (),
             )
             for n, (token, total) in enumerate(zip([self.bos, *outputs], totals, strict=True))
         ]
+
+
+def _counted(source: list[int] | None) -> float:
+    """Return the greatest length of an answer that the length penalty counts."""
+    return inf if source is None else counted_length(len(source))
 
 
 def _classified(model: Classifier, text: str, name: str, truncate: bool) -> Trace:

@@ -13,6 +13,7 @@ from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.errors import DataError, InputError
 
 BATCH_TOKENS = 4_096  # tokens of a batch with padding, times the hypotheses of a beam
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, to sentencepiece
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # decoded from some of the bytes of a character
 Ids = list[int]
 Texts = list[str] | tuple[str, ...]  # not Sequence[str]: a string is one, too
@@ -62,8 +63,10 @@ def check_counts(texts: Sequence[str], others: Sequence[object], what: str) -> N
 
 
 def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> list[Ids]:
-    """Return the ids of prefixes or prompts; refuse characters that no subword spells."""
+    """Return the ids of prefixes or prompts; refuse what an answer cannot begin with."""
     check_list(texts)
+    for text in texts:
+        _check_end(text, what)
     rows = tokenizer.encode(texts)
     for text, ids in zip(texts, rows, strict=True):
         if UNK in ids:
@@ -75,6 +78,27 @@ def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> li
                 f"Leave that out of the {what}.",
             )
     return rows
+
+
+def _check_end(prefix: str, what: str) -> None:
+    """Refuse white space behind the last word of a prefix, and text that is not Unicode."""
+    stem = prefix.rstrip().rstrip(SPACE)
+    if stem.strip() and stem != prefix:
+        raise InputError(
+            f"The {what} {_tail(prefix)} ends with {prefix[len(stem) :]!r}.",
+            "A space belongs to the subword behind it, and that one may continue the last word.",
+            f"Leave out the white space at the end of the {what}: a new word brings its own.",
+        )
+    if lone := next((c for c in prefix if "\ud800" <= c <= "\udfff"), None):
+        raise InputError(
+            f"The {what} {prefix[:40]!r} has the character {lone!r}.",
+            "It is one half of a surrogate pair, or a byte that is not UTF-8.",
+            f"Give the {what} in UTF-8.",
+        )
+
+
+def _tail(text: str) -> str:
+    return repr(text) if len(text) <= 40 else f"…{text[-40:]!r}"
 
 
 def encode_sources(
@@ -123,11 +147,22 @@ def in_batches(
 
 
 def translations(
-    tokenizer: Tokenizer, hypotheses: list[Hypothesis], options: SearchOptions
+    tokenizer: Tokenizer,
+    hypotheses: list[Hypothesis],
+    options: SearchOptions,
+    prefix: str,
+    prefix_ids: Ids,
 ) -> list[Translation]:
-    """Decode hypotheses in their order. Of equal texts keep the best, unless they are sampled."""
+    """Decode hypotheses in their order. Of equal texts keep the best, unless they are sampled.
+
+    Each text begins with `prefix` letter by letter. Its ids spell the prefix as the subword model
+    normalises it, for example with single spaces and without ligatures.
+    """
+    read = len(tokenizer.decode(prefix_ids))
     found = [
-        Translation(tokenizer.decode(h.ids), h.score, h.log_probability, h.ids, h.complete)
+        Translation(
+            prefix + tokenizer.decode(h.ids)[read:], h.score, h.log_probability, h.ids, h.complete
+        )
         for h in hypotheses
     ]
     if options.sample:

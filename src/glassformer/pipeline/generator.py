@@ -73,7 +73,7 @@ class Generator:
         first: int = 0,
         **search: Unpack[SearchKeywords],
     ) -> str | list[str]:
-        """Return the prompt and its continuation, sampled unless `sample=False`."""
+        """Return the prompt, letter by letter, and its continuation, drawn unless `sample=False`."""
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         options = one_answer(_options(beam_size, **search))
         found = self.n_best(prompts, options, batch_tokens=batch_tokens, first=first)
@@ -94,7 +94,10 @@ class Generator:
         def answer(indices: Ids) -> list[list[Translation]]:
             prefixes, numbers = [begin[i] for i in indices], [first + i for i in indices]
             found = search(self.decoder, None, BOS, EOS, options, prefixes, numbers)
-            return [translations(self.tokenizer, one, options) for one in found]
+            return [
+                translations(self.tokenizer, one, options, prompts[i], begin[i])
+                for i, one in zip(indices, found, strict=True)
+            ]
 
         rows = [[BOS, *ids] for ids in begin]
         return in_batches(rows, batch_tokens // options.width, answer, [])
