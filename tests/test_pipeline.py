@@ -14,7 +14,7 @@ import glassformer
 from decode.oracles import after, beam
 from glassformer import checkpoint
 from glassformer.checkpoint import Checkpoint, RunFolder, as_arrays, weights_of
-from glassformer.config import ModelSettings, RunSettings
+from glassformer.config import ModelSettings, RunSettings, preset
 from glassformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from glassformer.decode.search import Hypothesis, SearchOptions, search
 from glassformer.errors import CheckpointError, DataError, InputError, SettingsError
@@ -28,11 +28,13 @@ from glassformer.pipeline import (
     load_classifier,
     load_generator,
     load_translator,
+    memory,
 )
 from glassformer.pipeline import generator as generator_module
 from glassformer.pipeline import translator as translator_module
 from glassformer.pipeline.batches import pieces_of
 from glassformer.pipeline.engines import inference_model
+from glassformer.pipeline.memory import search_bytes
 from glassformer.pipeline.torch_models import torch_model
 from glassformer.quantize import dequantise_weights, quantise_weights
 from pretrained.stand_ins import bundle
@@ -385,13 +387,9 @@ def caller(kind: str, typography: bool = False):
 @settings(max_examples=60, deadline=None)
 def test_an_answer_begins_with_its_prefix_to_the_letter_or_it_is_refused(prefix, typography):
     """Whatever the subword model and the typography make of the prefix."""
-    translator = caller("translator", typography)
+    translator, options = caller("translator", typography), SearchOptions(max_length=16)
     ways: list[Callable[[], str]] = [
-        lambda: (
-            translator.n_best(
-                ["a dog"], SearchOptions(max_length=16), [prefix], to=typography and "fr" or None
-            )[0][0].text
-        )
+        lambda: translator.n_best(["a dog"], options, [prefix], to="fr")[0][0].text
     ]
     if not typography:
         ways.append(lambda: caller("language-model").generate(prefix, max_length=16))
@@ -417,6 +415,62 @@ def test_white_space_at_the_end_of_a_prefix_is_refused(translator, generator, pr
 def test_a_prefix_that_is_not_unicode_is_refused(translator):
     with pytest.raises(InputError, match=r"'un\\udcff' has the character '\\udcff'"):
         translator.translate(["tea"], prefixes=["un\udcff"])
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_one_text_that_does_not_is_refused(
+    translator, generator, monkeypatch
+):
+    options = translator.options(beam_size=4, n_best=2, max_length=6)
+    expected = translator.n_best(TEXTS, options)
+    sizes, whole = [], translator_module.search
+
+    def watched(decoders, sources, *others):
+        sizes.append(len(sources))
+        return whole(decoders, sources, *others)
+
+    alone = search_bytes(translator.settings.model, options, [LONGEST], [0])
+    monkeypatch.setattr(translator_module, "search", watched)
+    monkeypatch.setattr(memory, "SMALL", 0)
+    monkeypatch.setattr(memory, "available_memory", lambda: alone)
+    found = translator.n_best(TEXTS, options)
+    assert [[t.ids for t in one] for one in found] == [[t.ids for t in one] for one in expected]
+    assert sizes == [1] * len(TEXTS)
+    monkeypatch.setattr(memory, "available_memory", lambda: 1e4)
+    for ask in (lambda: translator.translate("tea"), lambda: generator.generate("tea")):
+        with pytest.raises(InputError, match=r"may take 0\.\d GB") as caught:
+            ask()
+        assert "0.0 GB of memory are free" in caught.value.why and "beam" in caught.value.remedy
+
+
+def test_the_memory_of_a_search_grows_with_its_hypotheses_and_their_length():
+    """The keys and values alone, in the arrays of the compiled decoder, are less."""
+    content = saved()
+    decoder, model = inference_model(content), content.settings.model
+    for width, length in ((1, 63), (5, 127), (5, 1_023)):
+        options = SearchOptions(width, max_length=length)
+        decoding = decoder.start([[5, EOS]] * 3, 3, width, length)
+        decoding._reserve(length)
+        taken = sum(array.nbytes for array in decoding._kept[:2])
+        assert (
+            taken
+            <= search_bytes(model, options, [2] * 3, [0] * 3)
+            < 2 * taken + 60 * 3 * width * 40
+        )
+    big = preset("vaswani2017-big")
+    assert search_bytes(big, SearchOptions(256, max_length=4_096), [10], [0]) > 50e9
+
+
+@pytest.mark.parametrize("budget", [0, -1, 2**20 + 1, 10**30])
+def test_a_batch_beyond_the_limit_is_refused(translator, classifier, generator, budget):
+    for ask in (
+        lambda: translator.translate("tea", batch_tokens=budget),
+        lambda: translator.score(["tea"], ["un"], batch_tokens=budget),
+        lambda: generator.generate("tea", batch_tokens=budget),
+        lambda: classifier.classify("tea", batch_tokens=budget),
+    ):
+        with pytest.raises(InputError, match=f"batch_tokens = {budget}") as caught:
+            ask()
+        assert "from 1 to 1,048,576" in caught.value.why
 
 
 def test_an_empty_text_has_an_empty_answer_whatever_the_prefix():

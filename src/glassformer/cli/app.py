@@ -5,12 +5,14 @@ A verb is a module of its own, which is imported only when that verb is run.
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from glassformer import __version__
+from glassformer.cli.streams import OutputError, drop_output, end_as_unix_tools_do, open_streams
 from glassformer.errors import GlassformerError
 
 EXAMPLES = f"""\
@@ -63,14 +65,43 @@ VERBS = {
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C."""
+    """Run the command line.
+
+    Exit codes: 1 output or memory, 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C, 141 (SIGPIPE) when
+    nobody reads the output.
+    """
+    open_streams()
     try:
-        application(sys.argv[1:])(prog_name="glassformer")
+        try:
+            application(sys.argv[1:])(prog_name="glassformer")
+        finally:
+            sys.stdout.flush()  # here, where an error can be reported
+    except OutputError as error:
+        if error.reader_is_gone:
+            end_as_unix_tools_do()
+        drop_output()
+        sys.exit(_report(error))
     except GlassformerError as error:
         if "--debug" in sys.argv:
             raise
+        sys.exit(_report(error))
+    except MemoryError as error:
+        if "--debug" in sys.argv:
+            raise
+        sys.exit(_report(GlassformerError(f"Memory ran out. {error}".strip(), *NO_MEMORY)))
+
+
+NO_MEMORY = (
+    "The command asked the system for more than there is.",
+    "Use a smaller batch, beam or length, or stop other programs.",
+)
+
+
+def _report(error: GlassformerError) -> int:
+    """Print an error and return its exit code, also where standard error cannot be written."""
+    with suppress(OSError):
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    return error.exit_code
 
 
 def application(arguments: Sequence[str] = ()) -> typer.Typer:

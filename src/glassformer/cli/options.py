@@ -75,7 +75,9 @@ TopK = Annotated[int | None, typer.Option(metavar="K", help="Draw from the K lik
 TopP = Annotated[
     float | None, typer.Option(metavar="P", help="Draw from the likeliest that make up P. [1]")
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Of what is drawn. [0]")]
+Seed = Annotated[
+    int | None, typer.Option(min=0, max=2**64 - 1, help="Of what is drawn, up to 64 bits. [0]")
+]
 
 
 def only_with(partner: str, there: bool, **options: object) -> None:

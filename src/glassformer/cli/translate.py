@@ -16,6 +16,7 @@ from glassformer.cli.text import (
     lines,
     ranked,
     stream_lines,
+    warn_of_cost,
 )
 from glassformer.errors import SettingsError
 from glassformer.pretrained import TRANSLATOR
@@ -122,8 +123,12 @@ def translate(
 
     from glassformer.decode.options import SearchOptions
     from glassformer.pipeline import BATCH_TOKENS, load_translator
+    from glassformer.pipeline.batches import check_batch_tokens
 
+    budget = BATCH_TOKENS if batch_tokens is None else batch_tokens
+    check_batch_tokens(budget)
     SearchOptions(**search)  # refuse bad options before a model is loaded
+    warn_of_cost(min_length, 1 if stream else search["n_best"] if sample else search["beam_size"])
     several = named if len(named) > 1 else named[0]
     translator = load_translator(several, int8 or None, threads=threads)
     if to is not None:
@@ -131,7 +136,6 @@ def translate(
     options = translator.options(**search)
     if split is None:
         split = n_best is None and prefix is None
-    budget = batch_tokens or BATCH_TOKENS
     job = Job(translator, options, split, typeset, truncate, budget, prefix, scores, bool(n_best))
     whole = split or n_best is not None or prefix is not None  # nothing is left to cut, or may be
     too_long = f"{'Make it shorter' if whole else 'Cut it into sentences: --split'}; or --truncate."

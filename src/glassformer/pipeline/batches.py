@@ -13,6 +13,7 @@ from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.errors import DataError, InputError
 
 BATCH_TOKENS = 4_096  # tokens of a batch with padding, times the hypotheses of a beam
+MAX_BATCH_TOKENS = 2**20  # a base model takes about 20 GB to encode so many
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, to sentencepiece
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # decoded from some of the bytes of a character
 Ids = list[int]
@@ -129,17 +130,33 @@ def fit_sources(
     return [ids[:longest] for ids in rows]
 
 
+def check_batch_tokens(budget: int) -> None:
+    """Refuse a budget that no batch can have."""
+    if not 1 <= budget <= MAX_BATCH_TOKENS:
+        raise InputError(
+            f"batch_tokens = {budget} is not a valid size of a batch.",
+            f"It is from 1 to {MAX_BATCH_TOKENS:,} tokens: the memory of a batch grows with it.",
+            f"Leave it out: {BATCH_TOKENS:,} is about as fast as more.",
+        )
+
+
 def in_batches(
-    rows: Sequence[Ids], budget: int, answer: Callable[[Ids], list[T]], empty: T
+    rows: Sequence[Ids],
+    budget: int,
+    answer: Callable[[Ids], list[T]],
+    empty: T,
+    width: int = 1,
 ) -> list[T]:
     """Call `answer` with the indices of each batch of rows of similar length.
 
-    Return the answers in the order of the rows, and `empty` for rows without ids.
+    A row counts `width` times. Return the answers in the order of the rows, and `empty` for rows
+    without ids.
     """
+    check_batch_tokens(budget)
     answers = [empty] * len(rows)
     full = np.array([i for i, row in enumerate(rows) if row], np.int64)
     lengths = np.array([[len(rows[i])] for i in full]).reshape(-1, 1)
-    for chosen in TokenBatches(lengths, max(budget, 1)).epoch(0, shuffle=False):
+    for chosen in TokenBatches(lengths, max(budget // width, 1)).epoch(0, shuffle=False):
         indices = full[chosen].tolist()
         for i, one in zip(indices, answer(indices), strict=True):
             answers[i] = one

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, overload
 
 from glassformer.config import RunSettings
@@ -30,6 +31,7 @@ from glassformer.pipeline.batches import (
 )
 from glassformer.pipeline.engines import torch_module
 from glassformer.pipeline.layout import Layout
+from glassformer.pipeline.memory import answer_within_memory, search_bytes
 from glassformer.pipeline.options import SearchKeywords, Unpack, one_answer
 
 if TYPE_CHECKING:
@@ -271,10 +273,10 @@ class Translator:
 
         Each text is translated as one sentence. `to` is one target language or one for each text.
         Translations found by a search have different texts, so a list may be shorter than `n_best`.
-        Each translation begins with its prefix, letter by letter. `truncate` cuts texts that are longer than the
-        model was trained on; without it they are refused. `first` is the number of the first text:
-        samples of a text depend on the seed and its number, not on the batch. `unit` is what an
-        error calls a text.
+        Each translation begins with its prefix, letter by letter. `truncate` cuts texts that are
+        longer than the model was trained on; without it they are refused. `first` is the number of
+        the first text: samples of a text depend on the seed and its number, not on the batch.
+        `unit` is what an error calls a text.
         """
         check_list(texts)
         return self._search(
@@ -318,7 +320,13 @@ class Translator:
             ]
 
         empty = [Translation("", 0.0, 0.0, [])]
-        answers = in_batches(sources, batch_tokens // options.width, answer, empty)
+
+        def needs(indices: Ids) -> int:
+            lengths = [[len(rows[i]) for i in indices] for rows in (sources, begin)]
+            return len(self.decoders) * search_bytes(self.settings.model, options, *lengths)
+
+        within = partial(answer_within_memory, needs=needs, answer=answer)
+        answers = in_batches(sources, batch_tokens, within, empty, options.width)
         if not (typeset and self.settings.data.typography):
             return answers
         return [
