@@ -119,7 +119,7 @@ def shell(line: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-PRINTING = ["", "--help", "--version", "models", "describe tiny", "data list"]  # print, rich, click
+PRINTING = ["", "--help", "models"]  # by print, click and rich
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
