@@ -52,7 +52,7 @@ def kernel_name() -> str:
     if _config.CPU_NAME not in (None, "host"):  # compiled for another processor than this
         return "generic"
     has = binding.get_host_cpu_features()
-    if has.get("avx512vnni") and has.get("avx512bw") and has.get("avx512vl"):
+    if all(has.get(f"avx512{part}") for part in ("vnni", "bw", "dq", "vl")):
         return "avx512-vnni"
     if has.get("avxvnni") and has.get("fma"):
         return "avx-vnni"
@@ -71,7 +71,7 @@ def cache_folder() -> Path:
             return base / "compiled" / name
     except OSError:  # a read-only home
         pass
-    # A folder that only this process knows: what is in a shared one could be somebody else's code.
+    # A private folder: in a shared one another user could plant code.
     return Path(tempfile.mkdtemp(prefix="glassformer-"))
 
 

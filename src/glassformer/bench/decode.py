@@ -44,6 +44,7 @@ from glassformer.bench.sentences import sentence_pairs
 from glassformer.checkpoint import Checkpoint, as_arrays
 from glassformer.checkpoint import weights_of as torch_weights
 from glassformer.config import PRESETS, RunSettings, preset
+from glassformer.data.direction import tokenizers_for
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.bleu import bleu
 from glassformer.model.build import build
@@ -153,8 +154,9 @@ def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | N
             "Name the run of a translator, or a preset.",
         )
     found = sentence_pairs(source, reference, plan.limit)
-    tokenizer = saved.tokenizers.get("joint") or saved.tokenizers["source"]
-    encoded = [ids[: saved.settings.data.max_length] for ids in tokenizer.encode(found.sources)]
+    data = saved.settings.data
+    tokenizer = tokenizers_for(data, saved.tokenizers, data.target_language)["source"]
+    encoded = [ids[: data.max_length] for ids in tokenizer.encode(found.sources)]
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
     sources = [[*encoded[i], EOS] for i in order]
     references = [found.references[i] for i in order] if found.references else None

@@ -133,6 +133,7 @@ def _ctranslate2(folder: Path, threads: int, workers: int) -> Contender:
                 max_batch_size=ceil(len(batch) / workers),
                 beam_size=beam,
                 length_penalty=0,
+                min_decoding_length=0,  # its default forbids an empty answer
                 max_decoding_length=longest,
             )
             for batch in named

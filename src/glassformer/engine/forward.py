@@ -20,6 +20,7 @@ from glassformer.engine.kernels import (
     activate,
     add_row,
     attend,
+    attend_rows,
     copy,
     embed,
     f32,
@@ -32,16 +33,8 @@ from glassformer.engine.kernels import (
     write_keys,
     write_source_keys,
 )
-from glassformer.engine.vector import (
-    BLOCK,
-    KEYS,
-    exp,
-    exponentiate,
-    floats,
-    int64s,
-    largest,
-    wait_for_all,
-)
+from glassformer.engine.llvm import BLOCK, KEYS, ROWS
+from glassformer.engine.vector import exp, exponentiate, floats, int64s, largest, wait_for_all
 
 # Matrices of a layer: the first four of every layer, the others of a translator's decoder.
 QKV, ATTENTION_OUTPUT, EXPAND, CONTRACT, CROSS_Q, CROSS_KV, CROSS_OUTPUT = range(7)
@@ -118,7 +111,7 @@ def feed_forward(w: Struct, b: Struct, i: int, n: int, n_rows: int) -> None:
 
 @inlined
 def finish(w: Struct, b: Struct, n: int, n_rows: int) -> None:
-    """Write the output of a stack to b.y; a pre-norm stack ends in a norm."""
+    """Write the output of a stack to b.y; a pre-norm stack has a final norm."""
     if w.pre_norm:
         normalise(w, n, b.x, b.row, n_rows, b.y)
     else:
@@ -153,14 +146,18 @@ def encode(
             first, length = starts[s], starts[s + 1] - starts[s]
             for p in range(length):
                 split_heads(w, b, first + p, p, b.keys, b.values + FLOAT * p * width)
-            for p in range(length):
+            together = length // ROWS * ROWS
+            for p in range(0, together, ROWS):
+                y, bias = b.y + FLOAT * (first + p) * b.row, bias_at(b, p)
+                attend_rows(w, b, y, b.keys, b.values, length, bias)
+            for p in range(together, length):
                 y, bias = b.y + FLOAT * (first + p) * b.row, bias_at(b, p)
                 attend(w, b, y, b.keys, none, b.values, FLOAT * width, none, length, bias, y)
         linear(w, b, i + ATTENTION_OUTPUT, b.y, b.row, n_rows, b.narrow, b.narrow_row)
         after(w, b, n + SELF_ATTENTION_NORM, n_rows)
         feed_forward(w, b, i, n + FEED_FORWARD_NORM, n_rows)
     finish(w, b, w.encoder_norm + NORMS * w.encoder_layers, n_rows)
-    if batch.cross_keys == 0:  # nobody asked for them
+    if batch.cross_keys == 0:  # not a translator, or only the output is wanted
         return
     for layer in range(w.decoder_layers):
         i = w.decoder + MATRICES * layer + CROSS_KV

@@ -2,7 +2,7 @@
 
 A matrix product, `linear`, runs in tiles (`vector.py`); everything else is a loop that Numba
 vectorises. Rows are tokens: hypotheses of a beam, or positions of a source. No operation looks at
-two rows at once except attention, which reads the keys and values it is told to.
+two rows at once except attention, which reads the keys and values at given addresses.
 
 Memory is handed on by address, as in C, with its stride from row to row in floats; the arrays
 themselves are kept by `model.py`. To Numba an array is nine numbers and a reference count.
@@ -16,39 +16,28 @@ from typing import Any
 import numpy as np
 
 from glassformer.compiled import inlined, inner
+from glassformer.engine.llvm import BLOCK, KEYS, LEVELS, LINE, ROWS, WIDTH
+from glassformer.engine.tiles import (
+    fp32_tile,
+    int8_tile,
+    score_keys,
+    score_keys_of_rows,
+    weigh_values,
+    weigh_values_of_rows,
+)
 from glassformer.engine.vector import (
-    BLOCK,
-    KEYS,
-    LEVELS,
-    LINE,
-    ROWS,
-    WIDTH,
     exp,
     exponentiate,
     floats,
-    fp32_tile_1,
-    fp32_tile_2,
-    fp32_tile_3,
-    fp32_tile_4,
-    fp32_tile_5,
-    fp32_tile_6,
-    int8_tile_1,
-    int8_tile_2,
-    int8_tile_3,
-    int8_tile_4,
-    int8_tile_5,
-    int8_tile_6,
     int8s,
     int32s,
     int64s,
     largest,
     largest_magnitude,
-    score_keys,
     total,
     total_square,
     uint8s,
     wait_for_all,
-    weigh_values,
 )
 
 f32 = np.float32
@@ -115,7 +104,7 @@ def linear(
 def operand(
     w: Struct, b: Struct, i: int, x: Address, stride: int, n_rows: int
 ) -> tuple[Address, int]:
-    """Return rows as matrix i reads them, with their stride in bytes: it may want eight bits."""
+    """Return the rows that matrix i multiplies and their stride in bytes; INT8 quantises them."""
     matrix = int64s(w.matrices + 8 * COLUMNS * i, COLUMNS)
     if matrix[4]:
         quantise(x, stride, n_rows, matrix[3], b.quantised, b.quantised_row, b.x_scale)
@@ -153,30 +142,9 @@ def multiply(
             height = n_rows * (part + 1) // tiles - r
             xr, sr, yr = x + r * x_row, x_scale + FLOAT * r, y + r * y_row
             if int8:
-                if height == 1:
-                    int8_tile_1(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif height == 2:
-                    int8_tile_2(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 3:
-                    int8_tile_3(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 4:
-                    int8_tile_4(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 5:
-                    int8_tile_5(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2:
-                    int8_tile_6(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif height == 1:
-                fp32_tile_1(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif height == 2:
-                fp32_tile_2(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 3:
-                fp32_tile_3(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 4:
-                fp32_tile_4(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 5:
-                fp32_tile_5(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2:
-                fp32_tile_6(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
+                int8_tile(height, xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
+            else:
+                fp32_tile(height, xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
 
 
 @inner
@@ -259,14 +227,19 @@ def activate(
 
 @inner
 def rotate(x: Address, width: int, cos: Address, sin: Address, d_k: int, out: Address) -> None:
-    """Copy heads and turn each pair of their values by the angle of its position (RoPE)."""
-    row, to = floats(x, width), floats(out, width)
-    c, s = floats(cos, d_k // 2), floats(sin, d_k // 2)
-    for head in range(0, width, d_k):
-        for i in range(d_k // 2):
-            even, odd = row[head + 2 * i], row[head + 2 * i + 1]
-            to[head + 2 * i] = even * c[i] - odd * s[i]
-            to[head + 2 * i + 1] = even * s[i] + odd * c[i]
+    """Copy heads and turn each pair of their values by the angle of its position (RoPE).
+
+    The first values of all pairs come before the second ones: see `layout.row_order`.
+    """
+    half = d_k // 2
+    c, s = floats(cos, half), floats(sin, half)
+    for head in range(0, FLOAT * width, FLOAT * d_k):
+        first, second = floats(x + head, half), floats(x + head + FLOAT * half, half)
+        to, then = floats(out + head, half), floats(out + head + FLOAT * half, half)
+        for i in range(half):
+            to[i] = first[i] * c[i] - second[i] * s[i]
+        for i in range(half):
+            then[i] = first[i] * s[i] + second[i] * c[i]
 
 
 @inner
@@ -300,7 +273,7 @@ def score_heads(
     head = FLOAT * w.d_k
     for _ in range(w.n_kv_heads):
         for _ in range(w.n_heads // w.n_kv_heads):
-            score_keys(q, keys, w.d_k, scale, out)
+            score_keys(q, head, keys, w.d_k, scale, out, stride)
             q, out = q + head, out + stride
         keys += head * KEYS
 
@@ -367,8 +340,46 @@ def attend(
                 weights[p] += added[p]
         for p in range(n, whole):
             weights[p] = HIDDEN  # e^HIDDEN is 0: whole vectors without a rest
-        factor = f32(1.0) / exponentiate(at, largest(at, whole), whole, at)
-        weigh_values(at, value, step, storages, row, n, d_k, factor, out + h * head)
+        found[0] = f32(1.0) / exponentiate(at, largest(at, whole), whole, at)
+        weigh_values(at, row, value, step, storages, row, n, d_k, b.found, out + h * head, row)
         shared += 1
         if shared == group:
             value, shared = value + head, 0
+
+
+@inner
+def attend_rows(
+    w: Struct, b: Struct, q: Address, keys: Address, values: Address, n: int, bias: Address
+) -> None:
+    """Replace the next ROWS queries of one sequence by their attention to its n tokens.
+
+    It computes what `attend` does, for several neighbouring queries at once: keys and values are
+    loaded once for all of them. `bias` is that of the first query, or 0.
+    """
+    d_k, scores, scores_row, bias_row = w.d_k, b.scores, b.scores_row, 2 * b.n_positions - 1
+    head, row, stride = FLOAT * d_k, FLOAT * w.n_kv_heads * d_k, FLOAT * b.row
+    scale, group = f32(1.0) / np.sqrt(f32(d_k)), w.n_heads // w.n_kv_heads
+    whole, none = (n + KEYS - 1) // KEYS * KEYS, b.thread - b.thread
+    table, factors = floats(scores, ROWS * scores_row), floats(b.found, ROWS)
+    for h in range(w.n_heads):
+        shared = h // group
+        block = keys + shared * head * KEYS
+        for first in range(0, n, KEYS):
+            to = scores + FLOAT * first
+            score_keys_of_rows(q, stride, block, d_k, scale, to, FLOAT * scores_row)
+            block += KEYS * row
+        for r in range(ROWS):
+            at = r * scores_row
+            if bias:
+                added = floats(bias + FLOAT * (h * bias_row - r), n)
+                for p in range(n):
+                    table[at + p] += added[p]
+            for p in range(n, whole):
+                table[at + p] = HIDDEN
+            place = scores + FLOAT * at
+            factors[r] = f32(1.0) / exponentiate(place, largest(place, whole), whole, place)
+        value = values + shared * head
+        weigh_values_of_rows(
+            scores, FLOAT * scores_row, value, row, none, row, n, d_k, b.found, q, stride
+        )
+        q += head

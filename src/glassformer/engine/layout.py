@@ -1,4 +1,4 @@
-"""How a model lies in memory: weights packed once for the tiles, positions as tables.
+"""Layout of a model in memory: weights packed once for the tiles, positions as tables.
 
 Every matrix is held once. An embedding that is also the output projection is looked up in the
 packed output.
@@ -24,8 +24,8 @@ from glassformer.engine.forward import (
     QKV,
 )
 from glassformer.engine.kernels import COLUMNS, GELU, HIDDEN, RELU, SWIGLU, f32
+from glassformer.engine.llvm import BLOCK, LEVELS
 from glassformer.engine.memory import rounded_up
-from glassformer.engine.vector import BLOCK, LEVELS
 from glassformer.errors import CheckpointError
 from glassformer.quantize import MIN_ROWS, SCALE, quantise_rows
 
@@ -105,7 +105,7 @@ def has_decoder(s: ModelSettings) -> bool:
 
 
 def is_tied(s: ModelSettings) -> bool:
-    """Whether the output projection is the embedding's table."""
+    """Return whether the output projection is the embedding's table."""
     return s.tie_target_output and s.kind not in ("classifier", "tagger")
 
 
@@ -244,7 +244,7 @@ def _pack_matrix(
 ) -> None:
     outputs, inputs = expected_shape(s, name)
     start, first, n_outputs, n_inputs, _ = w.matrices[m].tolist()
-    stored, scale = tensors[f"{name}.weight"], None
+    stored, scale, order = tensors[f"{name}.weight"], None, row_order(s, name)
     if stored.dtype == np.int8:
         weight = checked(tensors, f"{name}.weight", (outputs, inputs), np.int8)
         scale = checked(tensors, f"{name}.weight{SCALE}", (outputs,))
@@ -254,6 +254,7 @@ def _pack_matrix(
         weight = checked(tensors, f"{name}.weight", (outputs, inputs))
         if int8:
             weight, scale = quantise_rows(weight)
+    weight = weight[order]
     n_bytes = n_outputs * n_inputs * (1 if int8 else 4)
     place = w.packed[start : start + n_bytes]
     if n_outputs != outputs or n_inputs != inputs:
@@ -261,15 +262,30 @@ def _pack_matrix(
     if int8:
         assert scale is not None
         words = np.ascontiguousarray(weight).view(np.int32)  # four inputs each
-        w.scale[first : first + outputs] = scale
+        w.scale[first : first + outputs] = scale[order]
         w.offset[first : first + n_outputs] = weight.sum(1, dtype=np.int32) * (LEVELS + 1)
     else:
         words = weight.view(np.int32)
     blocks = words.reshape(-1, BLOCK, words.shape[1])
     place.view(np.int32).reshape(len(blocks), -1, BLOCK)[...] = blocks.transpose(0, 2, 1)
     if has_bias(s, name):
-        w.bias[first : first + outputs] = checked(tensors, f"{name}.bias", (outputs,))
+        w.bias[first : first + outputs] = checked(tensors, f"{name}.bias", (outputs,))[order]
     w.bias[first + outputs : first + n_outputs] = HIDDEN  # never the best of the logits
+
+
+def row_order(s: ModelSettings, name: str) -> NDArray[np.int64] | slice:
+    """Return the order in which the rows of a matrix are packed.
+
+    RoPE turns neighbours (2i, 2i + 1) of a query or key. All first ones of a head are packed
+    before all second ones, so that `kernels.rotate` works on whole vectors; q · k is the same sum.
+    """
+    if s.positions != "rope" or not name.endswith("self_attention.qkv"):
+        return slice(None)
+    d_k, n_kv_heads = s.d_model // s.n_heads, s.n_kv_heads or s.n_heads
+    rows = np.arange((s.n_heads + 2 * n_kv_heads) * d_k).reshape(-1, d_k)
+    turned = rows[: s.n_heads + n_kv_heads]  # queries and keys, not values
+    turned[:] = turned.reshape(-1, d_k // 2, 2).transpose(0, 2, 1).reshape(-1, d_k)
+    return rows.reshape(-1)
 
 
 def checked(
@@ -297,7 +313,7 @@ def checked(
 
 
 class PositionTables(NamedTuple):
-    """What a position adds; empty where the scheme adds nothing."""
+    """Tables by position; those that the scheme does not use are empty."""
 
     position_rows: NDArray[np.float32]  # (positions, D): to the embedding
     cos: NDArray[np.float32]  # (positions, K/2): the angle by which RoPE turns a head

@@ -21,10 +21,10 @@ from glassformer.engine.layout import (
     positions_of,
     sizes_of,
 )
+from glassformer.engine.llvm import BLOCK, KEYS, ROWS
 from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up, struct
 from glassformer.engine.ngrams import NgramVotes
 from glassformer.engine.threads import in_parts, together, usable_cores
-from glassformer.engine.vector import BLOCK, KEYS
 from glassformer.engine.warm import warm_up
 from glassformer.errors import InputError
 
@@ -92,7 +92,7 @@ class Workspace:
                 hidden=take(n_rows, hidden),
                 quantised=take(n_rows, quantised, dtype=np.uint8),
                 x_scale=take(n_rows),
-                scores=take(s.n_heads, scores),
+                scores=take(max(s.n_heads, ROWS), scores),
                 found=take(s.n_heads, KEYS),
                 keys=take(rounded_up(longest, KEYS), width),
                 values=take(longest, width),
@@ -173,7 +173,7 @@ class CompiledModel:
         return model
 
     def set_positions(self, memory: Workspace, stack: str, n: int) -> None:
-        """Let `memory` have tables of at least `n` positions, made once and extended as needed."""
+        """Point `memory` at tables of at least `n` positions, made once and extended as needed."""
         if self.settings.positions == "learned":
             n = min(n, self.settings.max_positions)  # a cache has room for more than there are
         known = self._positions.get(stack)
