@@ -4,7 +4,7 @@ from math import inf, nan
 
 import pytest
 
-from glassformer.decode.options import SearchOptions, counted_length, penalty
+from glassformer.decode.options import SearchOptions, penalty
 from glassformer.errors import SettingsError
 
 
@@ -84,11 +84,16 @@ def test_the_defaults_are_the_papers():
     assert SearchOptions().max_length is None
 
 
+def test_the_length_that_counts_is_twice_the_source_and_ten_or_the_least_length():
+    options = SearchOptions(min_length=30)
+    assert [options.counted_length(n) for n in (1, 10, 20, None)] == [30, 30, 50, inf]
+    assert SearchOptions().counted_length(1) == 12
+
+
 @pytest.mark.parametrize("alpha", [-1.0, 0.6, 2.0])
 def test_the_length_penalty_grows_up_to_the_length_that_counts(alpha):
     assert penalty(9, alpha, 12) == penalty(9, alpha)
     assert penalty(99, alpha, 12) == penalty(12, alpha)
-    assert (counted_length(1), counted_length(20)) == (12, 50)
 
 
 @pytest.mark.parametrize("alpha", [-1.0, -0.5, 0.0, 0.6, 1.0, 2.0])

@@ -90,6 +90,16 @@ class SearchOptions:
         """Number of hypotheses per sentence."""
         return self.n_best if self.sample else self.beam_size
 
+    def counted_length(self, source_length: int | None) -> float:
+        """Return the greatest length of an answer, in tokens, that the length penalty counts.
+
+        It is twice the source's and ten more, or `min_length` if that is more. A language model,
+        with None, has no source: every token counts, up to `max_length`.
+        """
+        if source_length is None:
+            return inf
+        return max(COUNTED_FACTOR * source_length + COUNTED_MORE, self.min_length)
+
 
 def _require(fine: bool, name: str, value: object, rule: str, remedy: str = "") -> None:
     if not fine:
@@ -117,8 +127,3 @@ def penalty(length: int, alpha: float, counted: float = inf) -> float:
     so a search ends, and endless repetition does not win with a large α.
     """
     return float(((5 + min(length, counted)) / 6) ** alpha)
-
-
-def counted_length(source_length: int) -> int:
-    """Return the greatest length of a translation, in tokens, that the length penalty counts."""
-    return COUNTED_FACTOR * source_length + COUNTED_MORE

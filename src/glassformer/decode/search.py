@@ -17,7 +17,7 @@ from glassformer.decode.constraints import Constraints
 from glassformer.decode.decoder import Decoder, Ids, Scores, Values
 from glassformer.decode.ensemble import alone, as_one, parts
 from glassformer.decode.observer import Observer, Step
-from glassformer.decode.options import Hypothesis, SearchOptions, counted_length
+from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.decode.rows import Rows, top
 from glassformer.decode.sample import Sampler
 from glassformer.errors import InputError
@@ -163,7 +163,7 @@ class _Search:
             self.scores, log_probs = self._prefill(prefix, bos)
         n_best = options.n_best
         self.beam = beams.start(
-            batch.limits, width, n_best, banned, prefix, log_probs, batch.counted
+            batch.limits, width, n_best, banned, prefix, log_probs, batch.counted(options)
         )
         self.candidates = beams.scratch(n, width)
 
@@ -263,12 +263,11 @@ class _Batch:
     numbers: Sequence[int]
     limits: Ids  # (B,) greatest length of each answer, its prefix included
 
-    @property
-    def counted(self) -> Ids:
-        """The greatest lengths that the length penalty counts; of a language model, the limits."""
+    def counted(self, options: SearchOptions) -> Ids:
+        """Return the greatest lengths that the length penalty counts."""
         if self.sources is None:
             return self.limits
-        return np.array([counted_length(len(source)) for source in self.sources], np.int64)
+        return np.array([options.counted_length(len(s)) for s in self.sources], np.int64)
 
     @property
     def costs(self) -> NDArray[np.int64]:

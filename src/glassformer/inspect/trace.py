@@ -10,13 +10,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from math import inf
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from glassformer.decode.options import SearchOptions, counted_length, penalty
+from glassformer.decode.options import SearchOptions, penalty
 from glassformer.decode.search import search
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import DataError, InputError
@@ -160,7 +159,8 @@ class _Speaking:
     def _searched(
         self, source: list[int] | None, prefix: list[int], options: SearchOptions
     ) -> list[Node]:
-        tree = SearchTree(self.bos, self.eos, options, self.top, _counted(source))
+        counted = options.counted_length(None if source is None else len(source))
+        tree = SearchTree(self.bos, self.eos, options, self.top, counted)
         decoders = [TorchDecoder(model) for model in self.models]
         sources = None if source is None else [source]
         search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
@@ -176,6 +176,7 @@ class _Speaking:
             tuple(zip(t, v, strict=True))
             for t, v in zip(tokens.tolist(), values.tolist(), strict=True)
         ]
+        counted = options.counted_length(None if source is None else len(source))
         own = log_probs.double().gather(-1, torch.tensor(outputs)[:, None]).squeeze(-1).cumsum(0)
         totals = [0.0, *own.tolist()]
         return [
@@ -183,18 +184,13 @@ class _Speaking:
                 parent=n - 1 if n else None,
                 token=token,
                 log_probability=total,
-                score=total / penalty(max(n, 1), options.length_penalty, _counted(source)),
+                score=total / penalty(max(n, 1), options.length_penalty, counted),
                 fate="given",
                 complete=True if n == len(outputs) else None,
                 next=likely[n] if n < len(outputs) else (),
             )
             for n, (token, total) in enumerate(zip([self.bos, *outputs], totals, strict=True))
         ]
-
-
-def _counted(source: list[int] | None) -> float:
-    """Return the greatest length of an answer that the length penalty counts."""
-    return inf if source is None else counted_length(len(source))
 
 
 def _classified(model: Classifier, text: str, name: str, truncate: bool) -> Trace:
