@@ -51,8 +51,8 @@ def open_streams() -> None:
         return
     file = BufferedWriter(_StandardOutput(1, "w", closefd=False))
     if isinstance(given, TextIOWrapper):
-        how = {"encoding": given.encoding, "errors": given.errors}
-        sys.stdout = TextIOWrapper(file, **how, write_through=given.write_through)
+        encoding, errors, at_once = given.encoding, given.errors, given.write_through
+        sys.stdout = TextIOWrapper(file, encoding, errors, write_through=at_once)
     else:
         sys.stdout = TextIOWrapper(file, "utf-8")
 
