@@ -285,3 +285,37 @@ def test_an_old_name_beside_its_new_name_is_refused():
 def test_an_error_in_an_old_name_shows_the_new_name():
     with pytest.raises(SettingsError, match=r"data\.mask_rate = 2"):
         RunSettings.of(data={"hidden": 2})
+
+
+def test_a_seed_has_64_bits_at_most():
+    assert TrainSettings.of(seed=2**64 - 1).seed == 2**64 - 1
+    for seed in (-1, 2**64, 2**70):
+        with pytest.raises(SettingsError, match=f"seed = {seed}") as caught:
+            TrainSettings.of(seed=seed)
+        assert "18446744073709551616" in caught.value.why or seed == -1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[train]\nseed = {'9' * 5_000}",  # more digits than Python reads or prints
+        f"[train]\nseed = 0x{'f' * 5_000}",
+        f"[train]\nseed = {'[' * 500}{']' * 500}",
+        f"[train]\nseed = {'[' * 9_000}{']' * 9_000}",
+        f"[train]\nseed = '{'x' * 9_000}'",
+        f"[{'.'.join('a' * 3_000)}]\nb = 1",
+        f"[train.seed.{'.'.join('a' * 3_000)}]\nb = 1",
+    ],
+    ids=["decimal", "hex", "lists", "deep lists", "text", "tables", "deep value"],
+)
+def test_values_that_are_too_long_or_too_deep_are_one_short_error(text):
+    with pytest.raises(SettingsError) as caught:
+        RunSettings.from_toml(text)
+    assert len(str(caught.value)) < 600
+
+
+def test_changes_that_are_too_long_or_too_deep_are_one_short_error():
+    for value in ("9" * 5_000, "[" * 3_000, "{a=" * 3_000):
+        with pytest.raises(SettingsError) as caught:
+            RunSettings().replace(**parse_changes([f"train.seed={value}"]))
+        assert len(str(caught.value)) < 600

@@ -71,7 +71,7 @@ def cache_folder() -> Path:
             return base / "compiled" / name
     except OSError:  # a read-only home
         pass
-    # A folder that only this process knows: what is in a shared one could be somebody else's code.
+    # A private folder: in a shared one another user could plant code.
     return Path(tempfile.mkdtemp(prefix="glassformer-"))
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from glassformer.errors import SettingsError, nearest
 
 Count = Annotated[int, Field(ge=1)]
+SHOWN = 200  # characters of a wrong value
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 # Old names of settings, which checkpoints and recipes of earlier versions have.
@@ -47,13 +48,20 @@ class Settings(BaseModel):
     def from_toml(cls, text: str | bytes) -> Self:
         """Read settings from TOML; bytes are UTF-8."""
         try:
-            return cls.of(**tomllib.loads(text if isinstance(text, str) else text.decode()))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            values = tomllib.loads(text if isinstance(text, str) else text.decode())
+        except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
             raise SettingsError(
                 f"The settings are not TOML: {error}.",
                 "Settings are lines of `name = value`, strings in quotes.",
                 "Correct that line.",
             ) from None
+        except RecursionError:
+            raise SettingsError(
+                "The settings are nested too deeply.",
+                "A setting is a value, or a list of values, in a section.",
+                "Write the settings as recipes/ does, in one file.",
+            ) from None
+        return cls.of(**values)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.model_dump(exclude_none=True))
@@ -90,10 +98,21 @@ def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str
             f"did you mean {'.'.join([*sections, nearest(key, names)])!r}?",
         )
     return (
-        f"{name} = {error['input']!r}",
+        f"{name} = {_shown(error['input'])}",
         error["msg"][0].lower() + error["msg"][1:],
         f"set {name} to a valid value",
     )
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error shows it: its start, where it is long or deep."""
+    if isinstance(value, int) and value.bit_length() > 256:  # Python prints 4,300 digits at most
+        return f"a number of {value.bit_length():,} bits"
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "tables in tables"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 class ModelSettings(Settings):
@@ -265,7 +284,7 @@ class DataSettings(Settings):
 class TrainSettings(Settings):
     """Optimizer, schedule, regularisation and logging of a run."""
 
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 1  # torch's generator takes 64 bits
     start_from: str | None = None  # run folder whose tokenizer and encoder initialise this one
     threads: Count = 2
     # The limit that is reached first ends the run and its schedule.
@@ -348,5 +367,5 @@ def _toml_value(text: str) -> Any:
     """Parse a number, boolean or list as in TOML; anything else is a string without quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML
         return text

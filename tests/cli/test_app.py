@@ -159,3 +159,72 @@ def test_a_group_without_a_command_shows_its_help(
 ) -> None:
     code, _, said = Command(monkeypatch, capsys)("data")
     assert code == 2 and said.startswith("Usage: glassformer data") and "error" not in said
+
+
+# Standard streams that are closed, full, or a pipe without a reader
+
+
+def shell(line: str) -> tuple[int, str, str]:
+    """Run a line of bash; `$G` is the command. Return its exit code, output and errors."""
+    command = f"G='{sys.executable} -m glassformer'; {line}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+PRINTING = ["", "--help", "models"]  # by print, click and rich
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("verb", PRINTING)
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")],
+    ids=["full", "closed"],
+)
+def test_output_that_cannot_be_written_is_one_error(verb: str, output: str, why: str) -> None:
+    code, _, said = shell(f"$G {verb} {output}")
+    assert code == 1
+    assert said.startswith(f"error: Standard output cannot be written: {why}.\n")
+    assert said.count("\n") == 3
+
+
+@pytest.mark.parametrize("verb", ["--help", "models"])
+def test_a_reader_that_is_gone_ends_a_command_as_it_ends_unix_tools(verb: str) -> None:
+    code, out, said = shell(f"$G {verb} | true; exit ${{PIPESTATUS[0]}}")
+    assert (code, out, said) == (141, "", "")
+
+
+def test_closed_streams_leave_the_exit_code_and_receive_no_errors() -> None:
+    assert shell("$G describe no-such-preset 2>&-")[:2] == (2, "")
+    assert shell("$G describe no-such-preset <&- >&- 2>&-") == (2, "", "")
+    assert shell("$G describe no-such-preset 2> /dev/full")[:2] == (2, "")
+
+
+def test_input_that_cannot_be_read_is_a_data_error(tmp_path: Path) -> None:
+    code, out, said = shell(f"$G classify 0> {tmp_path / 'file'}")
+    assert (code, out) == (3, "")
+    assert said.startswith("error: standard input cannot be read: Bad file descriptor.\n")
+
+
+def test_memory_that_runs_out_is_one_error(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(*_: object) -> None:
+        raise MemoryError("Unable to allocate 560. GiB")
+
+    monkeypatch.setattr("glassformer.cli.describe.preset", describe)
+    code, _, said = glassformer("describe", "tiny")
+    assert code == 1 and said.startswith("error: Memory ran out. Unable to allocate 560. GiB\n")
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [f"[model]\nx = {'[' * 3_000}{']' * 3_000}", f"[train]\nseed = {'{a=' * 3_000}1{'}' * 3_000}"],
+    ids=["lists", "tables"],
+)
+def test_a_recipe_that_is_nested_too_deeply_is_refused(
+    glassformer: Command, tmp_path: Path, recipe: str
+) -> None:
+    (tmp_path / "deep.toml").write_text(recipe)
+    code, _, said = glassformer("train", "deep.toml")
+    assert code == 2 and said.startswith("error: The settings are nested too deeply.\n")

@@ -330,3 +330,14 @@ def test_the_format_follows_the_name_unless_given():
     assert TextFiles((Path("a.TSV.gz"),), (1,)).layout == "tsv"
     assert TextFiles((Path("a.tsv"), Path("b.tsv")), format="lines").layout == "lines"
     assert TextFiles((Path("a.txt"),), ("text",), format="jsonl").layout == "jsonl"
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_two_columns_of_one_name_are_refused_unless_a_number_tells_which(tmp_path, name):
+    mark = "," if name.endswith("csv") else "\t"
+    rows = [["en", "fr", "en"], ["a dog", "un chien", "a hound"]]
+    path = written(tmp_path, name, "".join(f"{mark.join(row)}\n" for row in rows))
+    with pytest.raises(DataError, match="has 2 columns called 'en'") as caught:
+        list(Corpus(TextFiles((path,), ("en", "fr"))))
+    assert "number: 1" in caught.value.remedy
+    assert list(Corpus(TextFiles((path,), (3, "fr")))) == [("a hound", "un chien")]

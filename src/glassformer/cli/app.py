@@ -5,12 +5,14 @@ A verb is a module of its own, which is imported only when that verb is run.
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from glassformer import __version__
+from glassformer.cli.streams import OutputError, drop_output, end_as_unix_tools_do, open_streams
 from glassformer.cli.verb import Verb
 from glassformer.errors import GlassformerError, SettingsError
 
@@ -66,31 +68,58 @@ VERBS = {
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C."""
+    """Run the command line.
+
+    Exit codes: 1 output or memory, 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C, 141 (SIGPIPE) when
+    nobody reads the output.
+    """
+    open_streams()
     try:
-        sys.exit(application(sys.argv[1:])(prog_name="glassformer", standalone_mode=False))
+        try:
+            sys.exit(application(sys.argv[1:])(prog_name="glassformer", standalone_mode=False))
+        finally:
+            sys.stdout.flush()  # here, where an error can be reported
+    except OutputError as error:
+        if error.reader_is_gone:
+            end_as_unix_tools_do()
+        drop_output()
+        sys.exit(_report(error))
     except UsageError as error:
-        if error.ctx and error.format_message() == error.ctx.get_help():  # no command of a group
-            error.show()
-            sys.exit(error.exit_code)
-        _end(_usage_error(error))
+        sys.exit(_report_usage(error))
     except GlassformerError as error:
         if "--debug" in sys.argv:
             raise
-        _end(error)
+        sys.exit(_report(error))
+    except MemoryError as error:
+        if "--debug" in sys.argv:
+            raise
+        sys.exit(_report(GlassformerError(f"Memory ran out. {error}".strip(), *NO_MEMORY)))
 
 
-def _end(error: GlassformerError) -> None:
-    print(f"error: {error}", file=sys.stderr)
-    sys.exit(error.exit_code)
+NO_MEMORY = (
+    "The command asked the system for more than there is.",
+    "Use a smaller batch, beam or length, or stop other programs.",
+)
 
 
-def _usage_error(error: Any) -> SettingsError:
-    """Return an error of the parser in the form of all others."""
-    command = error.ctx.command_path if error.ctx else "glassformer"
-    usage = error.ctx.get_usage().split(maxsplit=1)[1] if error.ctx else f"{command} [OPTIONS]"
-    what = error.format_message().rstrip(".")
-    return SettingsError(f"{what}.", f"The command is: {' '.join(usage.split())}", f"{command} -h")
+def _report(error: GlassformerError) -> int:
+    """Print an error and return its exit code, also where standard error cannot be written."""
+    with suppress(OSError):
+        print(f"error: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+def _report_usage(error: Any) -> int:
+    """Print an error of the parser in the form of all others and return its exit code."""
+    message, context = error.format_message(), error.ctx
+    if context and message == context.get_help():  # a group without a command
+        with suppress(OSError):
+            print(message, file=sys.stderr)
+        return int(error.exit_code)
+    command = context.command_path if context else "glassformer"
+    usage = context.get_usage().split(maxsplit=1)[1] if context else f"{command} [OPTIONS]"
+    why = f"The command is: {' '.join(usage.split())}"
+    return _report(SettingsError(f"{message.rstrip('.')}.", why, f"{command} -h"))
 
 
 def application(arguments: Sequence[str] = ()) -> typer.Typer:

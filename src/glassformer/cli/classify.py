@@ -44,7 +44,9 @@ def classify(
     named = default(CLASSIFIER, OWN) if model is None else model
 
     from glassformer.pipeline import load_classifier
+    from glassformer.pipeline.batches import check_batch_tokens
 
+    check_batch_tokens(batch_tokens)
     classifier = load_classifier(named, int8 or None, threads=threads)
 
     def answer(some: list[str]) -> list[list[str]]:

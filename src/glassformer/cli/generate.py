@@ -6,7 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import options as o
-from glassformer.cli.text import answer_lines, check_input, lines, ranked, stream_lines
+from glassformer.cli.text import (
+    answer_lines,
+    check_input,
+    lines,
+    ranked,
+    stream_lines,
+    warn_of_cost,
+)
 
 TOGETHER = 16  # prompts: a language model says more to each than a translator to a line
 
@@ -74,6 +81,7 @@ def generate(
     from glassformer.pipeline import load_generator
 
     options = SearchOptions(**search)
+    warn_of_cost(min_length, options.width)
     generator = load_generator(model, int8 or None, threads=threads)
     count = 0
 
@@ -88,10 +96,9 @@ def generate(
     def pieces(prompt: str) -> Iterator[str]:
         nonlocal count
         number, count = count, count + 1
-        tokenizer = generator.tokenizer
-        told = generator.stream(prompt, number=number, **search)  # or it is refused
-        yield tokenizer.decode(tokenizer.encode([prompt])[0])  # as it reads it
-        yield from told
+        continuation = generator.stream(prompt, number=number, **search)  # or it is refused
+        yield prompt
+        yield from continuation
 
     given, too_long = lines(texts, file, TOGETHER), "Make it shorter."
     if stream:

@@ -146,7 +146,13 @@ TopP = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="Random seed of sampling.", show_default="0"),
+    typer.Option(
+        min=0,
+        max=2**64 - 1,
+        metavar="N",
+        help="Random seed of sampling, up to 64 bits.",
+        show_default="0",
+    ),
 ]
 
 # Data that a model is evaluated on

@@ -9,7 +9,16 @@ import typer
 
 from glassformer.cli import options as o
 from glassformer.cli.models import default
-from glassformer.cli.text import answer_lines, check_input, lines, ranked, stream_lines
+from glassformer.cli.text import (
+    NO_BREAKS,
+    answer_lines,
+    check_input,
+    lines,
+    ranked,
+    stream_lines,
+    warn_of_cost,
+)
+from glassformer.errors import SettingsError
 from glassformer.pretrained import TRANSLATOR
 
 if TYPE_CHECKING:
@@ -107,6 +116,7 @@ def translate(
     o.not_with("--stream", stream, STREAM, n_best=n_best, scores=scores or None, prefix=prefix)
     o.not_with("--stream", stream, STREAM, beam=None if beam == 1 else beam)
     o.not_with("--stream", stream, ALONE, length_penalty=length_penalty, batch_tokens=batch_tokens)
+    check_prefix(prefix)
     search: dict[str, Any] = {
         "beam_size": 1 if stream or sample else 5 if beam is None else beam,
         "n_best": n_best or 1,
@@ -122,8 +132,12 @@ def translate(
 
     from glassformer.decode.options import SearchOptions
     from glassformer.pipeline import BATCH_TOKENS, load_translator
+    from glassformer.pipeline.batches import check_batch_tokens
 
+    budget = BATCH_TOKENS if batch_tokens is None else batch_tokens
+    check_batch_tokens(budget)
     SearchOptions(**search)  # refuse bad options before a model is loaded
+    warn_of_cost(min_length, 1 if stream else search["n_best"] if sample else search["beam_size"])
     several = named if len(named) > 1 else named[0]
     translator = load_translator(several, int8 or None, threads=threads)
     if to is not None:
@@ -131,7 +145,6 @@ def translate(
     options = translator.options(**search)
     if split is None:
         split = n_best is None and prefix is None
-    budget = batch_tokens or BATCH_TOKENS
     job = Job(translator, options, split, typeset, truncate, budget, prefix, scores, bool(n_best))
     whole = split or n_best is not None or prefix is not None  # nothing is left to cut, or may be
     too_long = f"{'Make it shorter' if whole else 'Cut it into sentences: --split'}; or --truncate."
@@ -139,6 +152,16 @@ def translate(
         stream_lines(lines(texts, file), lambda text: job.stream(text, search), too_long)
     else:
         answer_lines(lines(texts, file), job.answer, too_long)
+
+
+def check_prefix(prefix: str | None) -> None:
+    """Refuse a prefix that a line cannot begin with."""
+    if prefix is not None and prefix.translate(NO_BREAKS) != prefix:
+        raise SettingsError(
+            f"--prefix {prefix!r} has a line break.",
+            "A translation is one line of output, and must begin with the prefix as it is.",
+            "Put a space in its place.",
+        )
 
 
 SPLIT = "Each sentence would have answers of its own, or begin in this way."

@@ -1,4 +1,4 @@
-"""A batch on its way from its sources to its answers: memory, rows, and the loop of a search."""
+"""Decoding of a batch: memory for keys and values, rows of a step, and the loop of a search."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,16 +21,16 @@ from glassformer.errors import InputError
 if TYPE_CHECKING:
     from glassformer.engine.model import CompiledModel, Workspace
 
-FIRST_POSITIONS = 32  # that there is memory for at first; it doubles when they are full
+FIRST_POSITIONS = 32  # first capacity of the cache; it doubles when full
 Ids = NDArray[np.int64]
 Values = NDArray[np.float32]
 
 
 @inlined
 def descend(batch: Struct, s: int, width: int, position: int, parents: NDArray[np.int32]) -> None:
-    """Let hypothesis w of sentence s continue hypothesis parents[w] with a token at `position`.
+    """Extend hypothesis parents[w] of sentence s by a token at `position`, as hypothesis w.
 
-    A hypothesis lists of which hypothesis each of its tokens was when it was read: keys and values
+    A hypothesis lists its ancestors: which hypothesis read each of its tokens. Keys and values
     themselves are never copied.
     """
     n = batch.n_positions
@@ -108,7 +108,7 @@ def advance_rows(
 
 
 class CompiledScores:
-    """Scores of the rows of one step, from what the step has left in its workspace."""
+    """Scores of the rows of one step, read from the workspace of the step."""
 
     def __init__(self, model: "CompiledModel", memory: "Workspace", shape: tuple[int, ...]) -> None:
         self._model, self._memory, self._shape = model, memory, shape
@@ -188,7 +188,7 @@ class CompiledDecoding:
             model.read(sources, self.sources.starts, self.team_size, self.batch)
 
     def _reserve(self, n_positions: int) -> None:
-        """Make place for so many positions, in whole blocks of keys."""
+        """Allocate memory for `n_positions`, in whole blocks of keys."""
         batch, width, before = self.ancestors.shape
         if n_positions <= before:
             return
@@ -227,7 +227,7 @@ class CompiledDecoding:
         return self._score(ids, places)
 
     def _check(self, ids: Ids, n_rows: int, width: int, length: int) -> None:
-        """Refuse what compiled code would write outside its memory for."""
+        """Raise InputError on input for which compiled code would write outside its memory."""
         self.model.check_target(ids)
         most = min(self.most, self.model.max_target or self.most)
         if ids.shape != (n_rows, width) or length > most:
@@ -320,7 +320,7 @@ class CompiledDecoding:
         return memory
 
     def _fit(self, n_rows: int) -> "Workspace":
-        """Return memory for so many rows."""
+        """Return a workspace for `n_rows`."""
         size = n_rows, n_rows, self.longest, self.team_size
         if self.memory is None or not self.memory.fits(*size):
             self.memory = self.model.borrow(*size)

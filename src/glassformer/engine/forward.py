@@ -111,7 +111,7 @@ def feed_forward(w: Struct, b: Struct, i: int, n: int, n_rows: int) -> None:
 
 @inlined
 def finish(w: Struct, b: Struct, n: int, n_rows: int) -> None:
-    """Write the output of a stack to b.y; a pre-norm stack ends in a norm."""
+    """Write the output of a stack to b.y; a pre-norm stack has a final norm."""
     if w.pre_norm:
         normalise(w, n, b.x, b.row, n_rows, b.y)
     else:
@@ -157,7 +157,7 @@ def encode(
         after(w, b, n + SELF_ATTENTION_NORM, n_rows)
         feed_forward(w, b, i, n + FEED_FORWARD_NORM, n_rows)
     finish(w, b, w.encoder_norm + NORMS * w.encoder_layers, n_rows)
-    if batch.cross_keys == 0:  # nobody asked for them
+    if batch.cross_keys == 0:  # not a translator, or only the output is wanted
         return
     for layer in range(w.decoder_layers):
         i = w.decoder + MATRICES * layer + CROSS_KV

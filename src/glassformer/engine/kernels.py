@@ -2,7 +2,7 @@
 
 A matrix product, `linear`, runs in tiles (`vector.py`); everything else is a loop that Numba
 vectorises. Rows are tokens: hypotheses of a beam, or positions of a source. No operation looks at
-two rows at once except attention, which reads the keys and values it is told to.
+two rows at once except attention, which reads the keys and values at given addresses.
 
 Memory is handed on by address, as in C, with its stride from row to row in floats; the arrays
 themselves are kept by `model.py`. To Numba an array is nine numbers and a reference count.
@@ -18,18 +18,8 @@ import numpy as np
 from glassformer.compiled import inlined, inner
 from glassformer.engine.llvm import BLOCK, KEYS, LEVELS, LINE, ROWS, WIDTH
 from glassformer.engine.tiles import (
-    fp32_tile_1,
-    fp32_tile_2,
-    fp32_tile_3,
-    fp32_tile_4,
-    fp32_tile_5,
-    fp32_tile_6,
-    int8_tile_1,
-    int8_tile_2,
-    int8_tile_3,
-    int8_tile_4,
-    int8_tile_5,
-    int8_tile_6,
+    fp32_tile,
+    int8_tile,
     score_keys,
     score_keys_of_rows,
     weigh_values,
@@ -114,7 +104,7 @@ def linear(
 def operand(
     w: Struct, b: Struct, i: int, x: Address, stride: int, n_rows: int
 ) -> tuple[Address, int]:
-    """Return rows as matrix i reads them, with their stride in bytes: it may want eight bits."""
+    """Return the rows that matrix i multiplies and their stride in bytes; INT8 quantises them."""
     matrix = int64s(w.matrices + 8 * COLUMNS * i, COLUMNS)
     if matrix[4]:
         quantise(x, stride, n_rows, matrix[3], b.quantised, b.quantised_row, b.x_scale)
@@ -152,30 +142,9 @@ def multiply(
             height = n_rows * (part + 1) // tiles - r
             xr, sr, yr = x + r * x_row, x_scale + FLOAT * r, y + r * y_row
             if int8:
-                if height == 1:
-                    int8_tile_1(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif height == 2:
-                    int8_tile_2(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 3:
-                    int8_tile_3(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 4:
-                    int8_tile_4(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2 and height == 5:
-                    int8_tile_5(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-                elif ROWS > 2:
-                    int8_tile_6(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif height == 1:
-                fp32_tile_1(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif height == 2:
-                fp32_tile_2(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 3:
-                fp32_tile_3(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 4:
-                fp32_tile_4(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2 and height == 5:
-                fp32_tile_5(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
-            elif ROWS > 2:
-                fp32_tile_6(xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
+                int8_tile(height, xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
+            else:
+                fp32_tile(height, xr, x_row, block, steps, scale, offset, bias, sr, yr, y_row)
 
 
 @inner

@@ -1,4 +1,4 @@
-"""How a model lies in memory: weights packed once for the tiles, positions as tables.
+"""Layout of a model in memory: weights packed once for the tiles, positions as tables.
 
 Every matrix is held once. An embedding that is also the output projection is looked up in the
 packed output.
@@ -105,7 +105,7 @@ def has_decoder(s: ModelSettings) -> bool:
 
 
 def is_tied(s: ModelSettings) -> bool:
-    """Whether the output projection is the embedding's table."""
+    """Return whether the output projection is the embedding's table."""
     return s.tie_target_output and s.kind not in ("classifier", "tagger")
 
 
@@ -313,7 +313,7 @@ def checked(
 
 
 class PositionTables(NamedTuple):
-    """What a position adds; empty where the scheme adds nothing."""
+    """Tables by position; those that the scheme does not use are empty."""
 
     position_rows: NDArray[np.float32]  # (positions, D): to the embedding
     cos: NDArray[np.float32]  # (positions, K/2): the angle by which RoPE turns a head

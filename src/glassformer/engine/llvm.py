@@ -148,7 +148,7 @@ def each(
 
 
 def variable(b: Builder, kind: ir.Type, value: Any) -> Value:
-    """Return the place of a variable with a first value, set whenever the code comes by here."""
+    """Return the address of a local variable, set to `value` here."""
     place = cgutils.alloca_once(b, kind)
     b.store(value if isinstance(value, ir.Value) else ir.Constant(kind, value), place)
     return place

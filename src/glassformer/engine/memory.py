@@ -1,6 +1,6 @@
-"""What compiled code is told of a model and of the memory it works in: two structs, as in C.
+"""Structs that compiled code reads: the model, the workspace of a thread, and a batch.
 
-Numba hands a struct on as one pointer. Addresses are those of arrays that `model.py` and
+Numba passes a struct as one pointer. Addresses are those of arrays that `model.py` and
 `decoding.py` keep; a stride is the distance from row to row in floats.
 """
 
@@ -50,7 +50,7 @@ BATCH = _struct(
     # Keys of the target, (layers, sentences, hypotheses, positions / 16, heads, d_k, 16), and
     # values, (layers, sentences, positions, hypotheses, heads · d_k).
     "own_keys", "own_values",
-    # int32 (sentences, hypotheses, positions): of which hypothesis each ancestor was.
+    # int32 (sentences, hypotheses, positions): the hypothesis that read each token.
     "ancestors", "spare",
     # Keys of the sources, (layers, cross_blocks, heads, d_k, 16), and values, (layers, cross_rows,
     # heads · d_k); where each sentence begins in rows and in blocks of 16.

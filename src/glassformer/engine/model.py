@@ -173,7 +173,7 @@ class CompiledModel:
         return model
 
     def set_positions(self, memory: Workspace, stack: str, n: int) -> None:
-        """Let `memory` have tables of at least `n` positions, made once and extended as needed."""
+        """Point `memory` at tables of at least `n` positions, made once and extended as needed."""
         if self.settings.positions == "learned":
             n = min(n, self.settings.max_positions)  # a cache has room for more than there are
         known = self._positions.get(stack)

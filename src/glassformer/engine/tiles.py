@@ -118,53 +118,59 @@ def _rows(b: Builder, address: Value, stride: Value, n: int) -> list[Value]:
     return [b.add(address, b.mul(stride, ir.Constant(I64, r))) for r in range(n)]
 
 
-def _tile(rows: int, int8: bool) -> Callable[..., None]:
-    """Return tile(x, x_stride, w, steps, scale, offset, bias, x_scale, out, out_stride).
+def _tile(int8: bool) -> Callable[..., None]:
+    """Return tile(rows, x, x_stride, w, steps, scale, offset, bias, x_scale, out, out_stride).
 
-    Arguments are addresses, and strides in bytes. For INT8 a step is four inputs and
-    out = (Σ x w - offset) · scale · x_scale + bias; for fp32 it is one and out = Σ x w + bias.
+    Arguments are addresses, and strides in bytes; 1 to ROWS rows. For INT8 a step is four inputs
+    and out = (Σ x w - offset) · scale · x_scale + bias; for fp32 one and out = Σ x w + bias.
     """
+    places = [v * LANES * 4 for v in range(VECTORS)]
+
+    def emit_rows(b: Builder, rows: int, arguments: Any) -> None:
+        x, x_stride, w, steps, scale, offset, bias, x_scale, out, out_stride = arguments
+
+        def line(k: Value) -> Value:
+            return b.add(w, b.mul(k, ir.Constant(I64, LINE)))
+
+        starts: list[Value] = [constant(FLOATS, 0.0)] * VECTORS
+        if int8:
+            starts = [b.sub(constant(INTS, 0), load(b, offset, INTS, place)) for place in places]
+        ahead = b.mul(steps, ir.Constant(I64, LINE)) if rows > 2 else None
+        totals = _accumulate(b, steps, _rows(b, x, x_stride, rows), line, starts, ahead)
+        outputs = _rows(b, out, out_stride, rows)
+        for v, place in enumerate(places):
+            added = load(b, bias, FLOATS, place)
+            scales = load(b, scale, FLOATS, place) if int8 else None
+            for r in range(rows):
+                result = totals[r][v]
+                if int8:
+                    factor = b.fmul(scales, splat(b, load(b, x_scale, F32, 4 * r)))
+                    result = multiply_add(b, b.sitofp(result, FLOATS), factor, added)
+                else:
+                    result = b.fadd(result, added)
+                store(b, result, outputs[r], place)
 
     @native
-    def tile(context: Any, x: Any, x_stride: Any, w: Any, steps: Any, scale: Any, offset: Any,
-             bias: Any, x_scale: Any, out: Any, out_stride: Any) -> Any:  # fmt: skip
+    def tile(context: Any, rows: Any, x: Any, x_stride: Any, w: Any, steps: Any, scale: Any,
+             offset: Any, bias: Any, x_scale: Any, out: Any, out_stride: Any) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
-            x, x_stride, w, steps, scale, offset, bias, x_scale, out, out_stride = arguments
-            places = [v * LANES * 4 for v in range(VECTORS)]
-
-            def line(k: Value) -> Value:
-                return b.add(w, b.mul(k, ir.Constant(I64, LINE)))
-
-            starts: list[Value] = [constant(FLOATS, 0.0)] * VECTORS
-            if int8:
-                zero = constant(INTS, 0)
-                starts = [b.sub(zero, load(b, offset, INTS, place)) for place in places]
-            ahead = b.mul(steps, ir.Constant(I64, LINE)) if rows > 2 else None
-            inputs = _rows(b, x, x_stride, rows)
-            totals = _accumulate(b, steps, inputs, line, starts, ahead)
-            outputs = _rows(b, out, out_stride, rows)
-            for v, place in enumerate(places):
-                added = load(b, bias, FLOATS, place)
-                scales = load(b, scale, FLOATS, place) if int8 else None
-                for r in range(rows):
-                    result = totals[r][v]
-                    if int8:
-                        factor = b.fmul(scales, splat(b, load(b, x_scale, F32, 4 * r)))
-                        result = multiply_add(b, b.sitofp(result, FLOATS), factor, added)
-                    else:
-                        result = b.fadd(result, added)
-                    store(b, result, outputs[r], place)
+            end = b.append_basic_block("end")
+            heights = b.switch(arguments[0], end)
+            for rows in range(1, ROWS + 1):
+                block = b.append_basic_block(f"rows_{rows}")
+                heights.add_case(ir.Constant(I64, rows), block)
+                b.position_at_end(block)
+                emit_rows(b, rows, arguments[1:])
+                b.branch(end)
+            b.position_at_end(end)
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 10), emit
+        return types.void(*[types.intp] * 11), emit
 
     return tile
 
 
-int8_tile_1, int8_tile_2, int8_tile_3 = _tile(1, True), _tile(2, True), _tile(3, True)
-int8_tile_4, int8_tile_5, int8_tile_6 = _tile(4, True), _tile(5, True), _tile(6, True)
-fp32_tile_1, fp32_tile_2, fp32_tile_3 = _tile(1, False), _tile(2, False), _tile(3, False)
-fp32_tile_4, fp32_tile_5, fp32_tile_6 = _tile(4, False), _tile(5, False), _tile(6, False)
+int8_tile, fp32_tile = _tile(int8=True), _tile(int8=False)
 
 
 def _score_keys(rows: int) -> Callable[..., None]:

@@ -151,7 +151,7 @@ def exponentiate(context: Any, x: Any, top: Any, n: Any, out: Any) -> Any:
 
 
 def _view(kind: Any) -> Any:
-    """Return view(address, n): an array over memory that somebody else keeps."""
+    """Return view(address, n): an array over memory that it does not own."""
 
     @native
     def view(context: Any, address: Any, n: Any) -> Any:

@@ -177,7 +177,8 @@ class _Speaking:
     def _searched(
         self, source: list[int] | None, prefix: list[int], options: SearchOptions
     ) -> list[Node]:
-        tree = SearchTree(self.bos, self.eos, options, self.top)
+        counted = options.counted_length(None if source is None else len(source))
+        tree = SearchTree(self.bos, self.eos, options, self.top, counted)
         decoders = [TorchDecoder(model) for model in self.models]
         sources = None if source is None else [source]
         search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
@@ -193,6 +194,7 @@ class _Speaking:
             tuple(zip(t, v, strict=True))
             for t, v in zip(tokens.tolist(), values.tolist(), strict=True)
         ]
+        counted = options.counted_length(None if source is None else len(source))
         own = log_probs.double().gather(-1, torch.tensor(outputs)[:, None]).squeeze(-1).cumsum(0)
         totals = [0.0, *own.tolist()]
         return [
@@ -200,7 +202,7 @@ class _Speaking:
                 parent=n - 1 if n else None,
                 token=token,
                 log_probability=total,
-                score=total / penalty(max(n, 1), options.length_penalty),
+                score=total / penalty(max(n, 1), options.length_penalty, counted),
                 fate="given",
                 complete=True if n == len(outputs) else None,
                 next=likely[n] if n < len(outputs) else (),
