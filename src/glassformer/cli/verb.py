@@ -5,7 +5,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-LEAST = re.compile(r"; x>=[\d.]+(?=\])|\s*\[x>=[\d.]+\]")  # a lower bound, which errors tell
+BOUNDS = re.compile(r"; [\d.<=]*x[<>=\d.]+(?=\])|\s*\[[\d.<=]*x[<>=\d.]+\]")  # which errors tell
 DESCRIBED = re.compile(r"(?<=\[default: )\((.*)\)(?=\]$)")  # a default in words
 
 
@@ -22,7 +22,7 @@ class Verb(TyperCommand):
             if param.param_type_name == "argument":
                 name = str(getattr(param, "metavar", None) or param.name)
             title = f"{param.param_type_name.capitalize()}s"
-            sections[title].append((name, DESCRIBED.sub(r"\1", LEAST.sub("", text))))
+            sections[title].append((name, DESCRIBED.sub(r"\1", BOUNDS.sub("", text))))
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):

@@ -126,8 +126,8 @@ def from_rows(rows: Sequence[Sequence[str]], labels: Collection[str] | None = No
     found = [tuple(map(str, row)) if not isinstance(row, str) else (row,) for row in rows]
     fewest, most = 2, 2 if labels is not None else max((len(row) for row in found), default=2)
     for number, row in enumerate(found, 1):
-        known_label = labels is None or row[-1] in labels
-        if not fewest <= len(row) <= most or not all(map(str.strip, row)) or not known_label:
+        fits = fewest <= len(row) <= most and all(map(str.strip, row))
+        if not fits or (labels is not None and row[-1] not in labels):
             wanted = (
                 f"(text, label), a label being one of {sorted(labels)}"
                 if labels
