@@ -24,9 +24,7 @@ from glassformer.pipeline import Classifier, Generator, Translator
 from glassformer.progress import Bar, progress
 from train.runs import PAIRS, TINY, Command, assert_same_bits
 
-pytest_plugins: list[str] = []
 HOSTILE = '</script><img src=x onerror="alert(1)">\' & "quoted" {{data}}'
-SMALL = TINY.replace(data={"name": "grammar", "examples": 1, "symbols": 20, "longest": 32})
 REVIEWS = [(f"a {'fine' if good else 'dull'} {noun} again", good) for noun in
            ("film", "book", "play", "song", "tale", "game") for good in (0, 1)]  # fmt: skip
 
