@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from glassformer.config import (
     PRESETS,
+    RENAMED,
     DataSettings,
     ModelSettings,
     NoiseSettings,
@@ -143,7 +144,7 @@ def test_a_recipe_of_several_sections_is_the_same_after_a_trip_through_toml():
     recipe = RunSettings(
         model=PRESETS["modern"],
         data=DataSettings(
-            name="files", train=("a.en", "a.fr"), labels=("good", "bad"), fold_case=True, hidden=0.2
+            name="files", train=("a.en", "a.fr"), labels=("good", "bad"), mask_rate=0.2
         ),
         train=TrainSettings(max_minutes=2.5, patience=None, start_from="runs/words"),
         search=SearchSettings(length_penalty=-0.5),
@@ -175,7 +176,7 @@ def test_broken_toml_names_the_line_and_the_form():
     with pytest.raises(SettingsError, match=r"not TOML.*line 2") as caught:
         ModelSettings.from_toml("d_model = 64\nn_heads: 4\n")
     assert "`name = value`" in caught.value.why
-    assert "Mend that line" in caught.value.remedy
+    assert "Correct that line" in caught.value.remedy
 
 
 def test_toml_with_wrong_settings_is_refused_like_any_other():
@@ -245,3 +246,76 @@ def test_a_misspelt_setting_of_a_source_is_answered_with_the_nearest():
     with pytest.raises(SettingsError, match="wieght") as caught:
         RunSettings.of(data={"sources": [{"name": "a", "set": "b", "weight": 1, "wieght": 2}]})
     assert "'data.sources.0.weight'" in caught.value.remedy
+
+
+OLD_SETTINGS = """
+[model]
+kind = "classifier"
+ngram_places = 300
+[data]
+hidden = 0.2
+[train]
+agreement = 5.0
+"""
+NEW_SETTINGS = RunSettings.of(
+    model={"kind": "classifier", "ngram_buckets": 300},
+    data={"mask_rate": 0.2},
+    train={"r_drop": 5.0},
+)
+
+
+def test_old_setting_names_load_and_are_saved_under_the_new_names():
+    loaded = RunSettings.from_toml(OLD_SETTINGS)
+    assert loaded == NEW_SETTINGS
+    assert not [name for name in RENAMED if f"{name} =" in loaded.to_toml()]
+
+
+def test_old_setting_names_work_on_the_command_line():
+    changes = ["data.hidden=0.2", "train.agreement=5.0", "model.ngram_places=300"]
+    base = RunSettings.of(model={"kind": "classifier"})
+    assert base.replace(**parse_changes(changes)) == NEW_SETTINGS
+    assert DataSettings(**{"hidden": 0.2}) == DataSettings(mask_rate=0.2)
+
+
+def test_an_old_name_beside_its_new_name_is_refused():
+    with pytest.raises(SettingsError, match=r"Unknown setting 'data\.hidden'"):
+        RunSettings.of(data={"hidden": 0.2, "mask_rate": 0.3})
+
+
+def test_an_error_in_an_old_name_shows_the_new_name():
+    with pytest.raises(SettingsError, match=r"data\.mask_rate = 2"):
+        RunSettings.of(data={"hidden": 2})
+
+
+def test_a_seed_has_64_bits_at_most():
+    assert TrainSettings.of(seed=2**64 - 1).seed == 2**64 - 1
+    for seed in (-1, 2**64, 2**70):
+        with pytest.raises(SettingsError, match=f"seed = {seed}") as caught:
+            TrainSettings.of(seed=seed)
+        assert "18446744073709551616" in caught.value.why or seed == -1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[train]\nseed = {'9' * 5_000}",  # more digits than Python reads or prints
+        f"[train]\nseed = 0x{'f' * 5_000}",
+        f"[train]\nseed = {'[' * 500}{']' * 500}",
+        f"[train]\nseed = {'[' * 9_000}{']' * 9_000}",
+        f"[train]\nseed = '{'x' * 9_000}'",
+        f"[{'.'.join('a' * 3_000)}]\nb = 1",
+        f"[train.seed.{'.'.join('a' * 3_000)}]\nb = 1",
+    ],
+    ids=["decimal", "hex", "lists", "deep lists", "text", "tables", "deep value"],
+)
+def test_values_that_are_too_long_or_too_deep_are_one_short_error(text):
+    with pytest.raises(SettingsError) as caught:
+        RunSettings.from_toml(text)
+    assert len(str(caught.value)) < 600
+
+
+def test_changes_that_are_too_long_or_too_deep_are_one_short_error():
+    for value in ("9" * 5_000, "[" * 3_000, "{a=" * 3_000):
+        with pytest.raises(SettingsError) as caught:
+            RunSettings().replace(**parse_changes([f"train.seed={value}"]))
+        assert len(str(caught.value)) < 600

@@ -20,7 +20,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "SECONDS", 0.0)
 
 
-def test_a_whole_installation_is_fine(quick: None) -> None:
+def test_a_complete_installation_passes(quick: None) -> None:
     sections = {section.title: section for section in examine()}
     assert list(sections) == [
         *("versions", "processor", "compiled code", "bundled models", "extras", "self-test"),
@@ -36,7 +36,7 @@ def test_a_whole_installation_is_fine(quick: None) -> None:
     assert "tokens/s" in measured["speed"] and measured["load"].endswith(" s")
 
 
-def test_the_cache_is_counted_and_the_home_folder_is_not_named(
+def test_the_cache_is_reported_without_the_path_of_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "cache_folder", lambda: tmp_path / "cache")
@@ -49,7 +49,7 @@ def test_the_cache_is_counted_and_the_home_folder_is_not_named(
     assert cache_folder().is_dir()
 
 
-def test_a_cache_that_cannot_be_written_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_cache_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.os, "access", lambda *_: False)
     section = doctor.compiled_code()
     assert not section.is_fine and "no" in rows(section)["writable"]
@@ -68,12 +68,12 @@ def test_a_damaged_model_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not tested.is_fine and "damaged" in rows(tested)["failed"]
 
 
-def test_no_model_at_all_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_models_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle(monkeypatch, tmp_path)
     assert not doctor.bundled_models().is_fine and not doctor.self_test().is_fine
 
 
-def test_an_extra_that_is_not_installed_is_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "is_installed", lambda package: False)
     section = doctor.extras()
     assert section.is_fine

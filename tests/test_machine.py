@@ -1,6 +1,7 @@
 """The machine that figures were measured on."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,10 +12,10 @@ import torch
 import glassformer
 from glassformer import machine as about
 from glassformer.compiled import kernel_name
-from glassformer.machine import machine, peak_memory, usable_threads
+from glassformer.machine import available_memory, machine, peak_memory, usable_threads
 
 
-def test_it_tells_what_decides_speed_and_goes_through_json():
+def test_the_machine_has_processor_and_versions_and_survives_json():
     told = machine()
     assert told["cpu"] and told["instructions"] == kernel_name()
     assert told["torch"] == torch.__version__ and told["numpy"] == np.__version__
@@ -24,7 +25,7 @@ def test_it_tells_what_decides_speed_and_goes_through_json():
     assert machine(threads=7)["threads"] == 7
 
 
-def test_it_does_not_import_torch_and_tells_its_version_anyway():
+def test_the_version_of_torch_is_read_without_importing_it():
     code = (
         "import json, sys; from glassformer.machine import machine; told = machine();"
         "print(json.dumps(told)); sys.exit('torch' in sys.modules)"
@@ -34,7 +35,7 @@ def test_it_does_not_import_torch_and_tells_its_version_anyway():
     assert told["torch"] == torch.__version__ and told["threads"] >= 1
 
 
-def test_without_torch_threads_are_the_processors_that_may_be_used(monkeypatch):
+def test_without_torch_threads_are_the_usable_processors(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
     monkeypatch.setattr(about.os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
     assert usable_threads() == 3
@@ -44,13 +45,18 @@ def test_without_torch_threads_are_the_processors_that_may_be_used(monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not tell")
-def test_peak_memory_is_in_bytes_and_counts_what_is_held():
+def test_peak_memory_is_in_bytes_and_includes_live_arrays():
     held = np.ones(2**26, np.float32)  # a quarter of a GiB
     peak = peak_memory()
     assert held.nbytes == 2**28 and peak is not None
     assert 0.9 * 2**28 < peak < 2**40  # the kernel counts pages a little late
 
 
-def test_where_the_system_does_not_tell_nothing_is_made_up(monkeypatch):
+def test_on_windows_peak_memory_is_unknown(monkeypatch):
     monkeypatch.setattr(about.platform, "system", lambda: "Windows")
     assert peak_memory() is None
+
+
+def test_the_memory_that_is_available_is_no_more_than_there_is():
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    assert 0 < available_memory() <= pages * size

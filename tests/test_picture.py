@@ -1,4 +1,4 @@
-"""Pictures: what cannot be made is told before the work; the same figure is the same file."""
+"""Figure files: early errors, and equal bytes for equal figures."""
 
 import sys
 from pathlib import Path
@@ -17,14 +17,12 @@ def draw(path: Path, text: str = "x") -> bytes:
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_it_is_written_where_it_was_asked_for_the_same_again(
-    tmp_path: Path, suffix: str, start: bytes
-) -> None:
+def test_equal_figures_are_equal_files(tmp_path: Path, suffix: str, start: bytes) -> None:
     first, again = (draw(tmp_path / "new" / f"{name}.{suffix}") for name in ("one", "two"))
     assert first.startswith(start) and first == again
 
 
-def test_text_stays_text(tmp_path: Path) -> None:
+def test_text_is_saved_as_text_not_as_markup_or_math(tmp_path: Path) -> None:
     text = "$a$ <b> ☃ 漢"
     assert "$a$ &lt;b&gt; ☃ 漢</text>" in draw(tmp_path / "x.svg", text).decode()
     draw(tmp_path / "x.png", text)
@@ -36,9 +34,11 @@ def test_no_figure_is_left_open(tmp_path: Path) -> None:
     assert pyplot is None or not pyplot.get_fignums()
 
 
-def test_what_is_no_picture_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_suffix_bad_folder_and_missing_matplotlib_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     picture.check(tmp_path / "x.svg")
-    with pytest.raises(InputError, match=r"x\.gif is no name of a picture"):
+    with pytest.raises(InputError, match=r"x\.gif is not the name of a figure"):
         picture.check(tmp_path / "x.gif")
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):

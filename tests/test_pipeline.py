@@ -1,16 +1,20 @@
 """A checkpoint that you can call: text in, text out, whoever else is in the batch."""
 
+from collections.abc import Callable
+from functools import lru_cache
 from math import exp, log
 from typing import get_args
 
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import glassformer
 from decode.oracles import after, beam
 from glassformer import checkpoint
 from glassformer.checkpoint import Checkpoint, RunFolder, as_arrays, weights_of
-from glassformer.config import ModelSettings, RunSettings
+from glassformer.config import ModelSettings, RunSettings, preset
 from glassformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from glassformer.decode.search import Hypothesis, SearchOptions, search
 from glassformer.errors import CheckpointError, DataError, InputError, SettingsError
@@ -24,14 +28,17 @@ from glassformer.pipeline import (
     load_classifier,
     load_generator,
     load_translator,
+    memory,
 )
 from glassformer.pipeline import generator as generator_module
 from glassformer.pipeline import translator as translator_module
 from glassformer.pipeline.batches import pieces_of
 from glassformer.pipeline.engines import inference_model
+from glassformer.pipeline.memory import search_bytes
 from glassformer.pipeline.torch_models import torch_model
 from glassformer.quantize import dequantise_weights, quantise_weights
 from pretrained.stand_ins import bundle
+from two_way import two_way
 
 ENGLISH = ["a dog", "the old cat sees a dog", "two children want some tea", "a house of tea"]
 FRENCH = ["un chien", "le vieux chat voit un chien", "deux enfants veulent du thé", "la maison"]
@@ -359,6 +366,119 @@ def test_translations_begin_with_their_prefixes(translator, way):
     assert [t.ids for (t,) in in_pieces] == [t.ids for (t,) in together]
 
 
+ODD = (
+    "unchat é\u00a0\u2009\u200b▁ﬁ²ＵéÉ\u0301'…«\"?\t"  # what NFKC or typography change, and letters
+)
+
+
+@lru_cache
+def caller(kind: str, typography: bool = False):
+    """One pipeline of a kind for all examples of a property."""
+    return called(two_way() if typography else saved(kind=kind), "compiled")
+
+
+@given(prefix=st.text(ODD, max_size=12), typography=st.booleans())
+@example(" un", False)
+@example("un  chat", False)
+@example("Ｕｎ", False)
+@example("un\u00a0chat", False)
+@example("the\u0301", False)
+@example("l'a \"un", True)
+@settings(max_examples=60, deadline=None)
+def test_an_answer_begins_with_its_prefix_to_the_letter_or_it_is_refused(prefix, typography):
+    """Whatever the subword model and the typography make of the prefix."""
+    translator, options = caller("translator", typography), SearchOptions(max_length=16)
+    ways: list[Callable[[], str]] = [
+        lambda: translator.n_best(["a dog"], options, [prefix], to="fr")[0][0].text
+    ]
+    if not typography:
+        ways.append(lambda: caller("language-model").generate(prefix, max_length=16))
+    for answer in ways:
+        try:
+            assert answer().startswith(prefix)
+        except InputError as error:
+            assert "cannot be spelt" in error.what or "ends with" in error.what
+
+
+@pytest.mark.parametrize("prefix", ["un ", "un\u00a0", "un▁", "un\t\n"], ids=repr)
+def test_white_space_at_the_end_of_a_prefix_is_refused(translator, generator, prefix):
+    for ask in (
+        lambda: translator.translate(["tea"], prefixes=[prefix]),
+        lambda: generator.generate(prefix),
+        lambda: generator.stream(prefix),
+    ):
+        with pytest.raises(InputError, match="ends with") as caught:
+            ask()
+        assert repr(prefix[2:]) in caught.value.what
+
+
+def test_a_prefix_that_is_not_unicode_is_refused(translator):
+    with pytest.raises(InputError, match=r"'un\\udcff' has the character '\\udcff'"):
+        translator.translate(["tea"], prefixes=["un\udcff"])
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_one_text_that_does_not_is_refused(
+    translator, generator, monkeypatch
+):
+    options = translator.options(beam_size=4, n_best=2, max_length=6)
+    expected = translator.n_best(TEXTS, options)
+    sizes, whole = [], translator_module.search
+
+    def watched(decoders, sources, *others):
+        sizes.append(len(sources))
+        return whole(decoders, sources, *others)
+
+    alone = search_bytes(translator.settings.model, options, [LONGEST], [0])
+    monkeypatch.setattr(translator_module, "search", watched)
+    monkeypatch.setattr(memory, "SMALL", 0)
+    monkeypatch.setattr(memory, "available_memory", lambda: alone)
+    found = translator.n_best(TEXTS, options)
+    assert [[t.ids for t in one] for one in found] == [[t.ids for t in one] for one in expected]
+    assert sizes == [1] * len(TEXTS)
+    monkeypatch.setattr(memory, "available_memory", lambda: 1e4)
+    for ask in (lambda: translator.translate("tea"), lambda: generator.generate("tea")):
+        with pytest.raises(InputError, match=r"may take 0\.\d GB") as caught:
+            ask()
+        assert "0.0 GB of memory are free" in caught.value.why and "beam" in caught.value.remedy
+
+
+def test_the_memory_of_a_search_grows_with_its_hypotheses_and_their_length():
+    """The keys and values alone, in the arrays of the compiled decoder, are less."""
+    content = saved()
+    decoder, model = inference_model(content), content.settings.model
+    for width, length in ((1, 63), (5, 127), (5, 1_023)):
+        options = SearchOptions(width, max_length=length)
+        decoding = decoder.start([[5, EOS]] * 3, 3, width, length)
+        decoding._reserve(length)
+        taken = sum(array.nbytes for array in decoding._kept[:2])
+        assert (
+            taken
+            <= search_bytes(model, options, [2] * 3, [0] * 3)
+            < 2 * taken + 60 * 3 * width * 40
+        )
+    big = preset("vaswani2017-big")
+    assert search_bytes(big, SearchOptions(256, max_length=4_096), [10], [0]) > 50e9
+
+
+@pytest.mark.parametrize("budget", [0, -1, 2**20 + 1, 10**30])
+def test_a_batch_beyond_the_limit_is_refused(translator, classifier, generator, budget):
+    for ask in (
+        lambda: translator.translate("tea", batch_tokens=budget),
+        lambda: translator.score(["tea"], ["un"], batch_tokens=budget),
+        lambda: generator.generate("tea", batch_tokens=budget),
+        lambda: classifier.classify("tea", batch_tokens=budget),
+    ):
+        with pytest.raises(InputError, match=f"batch_tokens = {budget}") as caught:
+            ask()
+        assert "from 1 to 1,048,576" in caught.value.why
+
+
+def test_an_empty_text_has_an_empty_answer_whatever_the_prefix():
+    for typography in (False, True):
+        said = caller("translator", typography).translate([""], prefixes=["un"], to="fr")
+        assert said == [""]
+
+
 def test_what_no_subwords_spell_cannot_begin_an_answer(translator, generator):
     for ask in (
         lambda text: translator.translate(["tea"] * 2, prefixes=["un", text]),
@@ -631,7 +751,7 @@ def test_a_stream_of_a_generator_adds_up_to_what_it_generates(generator, prompt)
 
 def test_a_prompt_that_leaves_no_room_is_refused(generator):
     with pytest.raises(InputError, match="A prefix of") as caught:
-        generator.generate("a dog " * 200)
+        generator.generate(" ".join(["a dog"] * 200))
     assert "max_length" in caught.value.remedy
 
 

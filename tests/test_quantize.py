@@ -36,7 +36,7 @@ VARIANTS = [
     {"positions": "relative-bucketed", "n_kv_heads": 1},
     {"kind": "language-model"},
     {"kind": "classifier"},
-    {"kind": "classifier", "n_classes": 20, "ngrams": 2, "ngram_places": 300},
+    {"kind": "classifier", "n_classes": 20, "ngrams": 2, "ngram_buckets": 300},
     {"kind": "tagger", "n_classes": 5},
     {"kind": "masked-language-model"},
     {"kind": "masked-language-model", "tie_target_output": False},
@@ -143,7 +143,9 @@ def test_the_file_of_a_small_model_is_less_than_a_third():
 
 
 def test_a_quantised_checkpoint_is_written_and_read(tmp_path):
-    settings = preset("tiny", kind="classifier", vocab_size=40, **SIZES, ngrams=2, ngram_places=300)
+    settings = preset(
+        "tiny", kind="classifier", vocab_size=40, **SIZES, ngrams=2, ngram_buckets=300
+    )
     model = build(settings)
     nn.init.normal_(model.votes.weight, std=0.3)
     small = quantise_weights(weights_of(model))

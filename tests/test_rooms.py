@@ -21,36 +21,42 @@ MAY_IMPORT = {
     "measure": set(),
     "output": {"errors"},
     "picture": {"errors", "output"},
-    "quantize": set(),
+    "quantize": {"callable_module"},
+    "callable_module": set(),
+    "progress": set(),
     "data": GROUND,
     "model": {"errors"},
     "model/build.py": GROUND,
     "checkpoint": GROUND | {"data"},
-    "train": GROUND | {"data", "model", "checkpoint"},
+    "train": GROUND | {"callable_module", "data", "model", "checkpoint"},
     "decode": {"errors", "compiled"},
     "decode/torch_decoder.py": {"errors", "model"},
     "engine": GROUND | {"compiled", "decode", "quantize"},
     "pretrained": GROUND,
     "pipeline": GROUND
     | {"extras", "data", "model", "checkpoint", "decode", "engine", "quantize", "pretrained"},
-    "evaluate": GROUND | {"data", "model", "decode", "pipeline", "machine", "picture"},
+    "evaluate": GROUND
+    | {"callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
+    | {"picture", "progress"},
     "doctor": GROUND | {"extras", "compiled", "machine", "checkpoint", "pretrained", "pipeline"},
-    "inspect": GROUND | {"model", "decode", "pipeline", "output", "picture"},
+    "inspect": GROUND
+    | {"callable_module", "data", "machine", "model", "decode", "pipeline", "evaluate"}
+    | {"output", "picture", "progress"},
     "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure", "picture"},
     "serve": GROUND | {"pipeline", "inspect"},
 }
-BEHIND_ALL = {"bench", "interop", "cli"}  # may use everything; `cli` alone may use them
+BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alone may use them
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 # What a core installation imports: at import time nothing here may need torch or jaxtyping,
 TORCH_FREE = {
-    *("errors", "config", "extras", "compiled", "machine", "output", "picture", "quantize"),
+    *("errors", "config", "extras", "compiled", "machine", "measure", "output", "picture"),
+    "quantize",
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
-    "cli",
+    *("api", "callable_module", "progress", "cli"),
 }
 # but for these, which are imported when they are asked for.
 NEED_TORCH = {
     "checkpoint/weights.py",
-    "cli/align_report.py",
     "data/batch.py",
     "data/mixture.py",
     "data/prepare.py",

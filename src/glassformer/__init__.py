@@ -4,6 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from glassformer.api.align import align
+    from glassformer.api.average import average
+    from glassformer.api.evaluate import evaluate, evaluate_behaviour
+    from glassformer.api.inspect import inspect, inspect_heads
+    from glassformer.api.quantize import quantize
+    from glassformer.api.train import train
     from glassformer.model.attention import (
         MultiHeadAttention,
         fused_attention,
@@ -26,6 +32,12 @@ __version__ = "0.1.0"
 
 # Where each public name lives. A name is looked up on first use: only those of `model` need torch.
 _HOMES = {
+    "api.align": ("align",),
+    "api.average": ("average",),
+    "api.evaluate": ("evaluate", "evaluate_behaviour"),
+    "api.inspect": ("inspect", "inspect_heads"),
+    "api.quantize": ("quantize",),
+    "api.train": ("train",),
     "model.attention": (
         "MultiHeadAttention",
         "fused_attention",
@@ -45,6 +57,9 @@ _HOMES = {
     "pipeline": ("Classifier", "Generator", "Translator", "load"),
 }
 
+# Functions that share their name with a package or module, which can be called in their place.
+_CALLABLE_MODULES = ("evaluate", "inspect", "quantize", "train")
+
 __all__ = [
     "Classifier",
     "DecoderLayer",
@@ -62,19 +77,29 @@ __all__ = [
     "TransformerEncoder",
     "TransformerTagger",
     "Translator",
+    "align",
+    "average",
     "build",
     "causal_mask",
     "describe",
+    "evaluate",
+    "evaluate_behaviour",
     "fused_attention",
+    "inspect",
+    "inspect_heads",
     "load",
     "padding_mask",
+    "quantize",
     "record_attention",
     "scaled_dot_product_attention",
     "target_mask",
+    "train",
 ]
 
 
 def __getattr__(name: str) -> object:
+    if name in _CALLABLE_MODULES:
+        return import_module(f"glassformer.{name}")
     for home, names in _HOMES.items():
         if name in names:
             if home.startswith("model."):

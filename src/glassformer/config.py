@@ -10,17 +10,26 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from glassformer.errors import SettingsError, divisors, nearest
 
 Count = Annotated[int, Field(ge=1)]
+SHOWN = 200  # characters of a wrong value
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+# Old names of settings, which checkpoints and recipes of earlier versions have.
+RENAMED = {"hidden": "mask_rate", "agreement": "r_drop", "ngram_places": "ngram_buckets"}
 
 
 class Settings(BaseModel):
-    """Frozen, strict about names, and the same after a round trip through TOML."""
+    """Frozen settings that refuse unknown names and survive a round trip through TOML."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, values: Any) -> Any:
+        return _renamed(values) if isinstance(values, dict) else values
+
     @classmethod
     def of(cls, /, **values: Any) -> Self:
-        """Settings from plain values; what is wrong with them in one block."""
+        """Make settings from plain values; raise one error that names every bad value."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -32,32 +41,45 @@ class Settings(BaseModel):
             ) from None
 
     def replace(self, /, **changes: Any) -> Self:
-        """These settings with some changed; a section's changes leave the rest of it alone."""
+        """Return a copy with changes; a dict changes only the named settings of its section."""
         return type(self).of(**_merged(self.model_dump(), changes))
 
     @classmethod
     def from_toml(cls, text: str | bytes) -> Self:
-        """Bytes are UTF-8, as TOML has it."""
+        """Read settings from TOML; bytes are UTF-8."""
         try:
-            return cls.of(**tomllib.loads(text if isinstance(text, str) else text.decode()))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            values = tomllib.loads(text if isinstance(text, str) else text.decode())
+        except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
             raise SettingsError(
                 f"The settings are not TOML: {error}.",
                 "Settings are lines of `name = value`, strings in quotes.",
-                "Mend that line.",
+                "Correct that line.",
             ) from None
+        except RecursionError:
+            raise SettingsError(
+                "The settings are nested too deeply.",
+                "A setting is a value, or a list of values, in a section.",
+                "Write the settings as recipes/ does, in one file.",
+            ) from None
+        return cls.of(**values)
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
 
+def _renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Replace old names; an old name beside its new one stays, and is refused as unknown."""
+    new = {old: RENAMED.get(old, old) for old in values}
+    return {old if new[old] in values else new[old]: value for old, value in values.items()}
+
+
 def _merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`values` with changes; a section is merged, at any depth."""
+    """Merge `changes` into `values`, section by section at any depth."""
     both = {
         name: _merged(values[name], value)
         if isinstance(value, dict) and isinstance(values.get(name), dict)
         else value
-        for name, value in changes.items()
+        for name, value in _renamed(changes).items()
     }
     return {**values, **both}
 
@@ -66,20 +88,31 @@ def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str
     *sections, key = map(str, error["loc"])
     for section in sections:
         inner = cls.model_fields[section].annotation if section in cls.model_fields else None
-        inner = next(iter(get_args(inner)), inner)  # of a list of tables, one of them
+        inner = next(iter(get_args(inner)), inner)  # the item type of a list of tables
         cls = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else cls
     name, names = ".".join([*sections, key]), list(cls.model_fields)
     if error["type"] == "extra_forbidden":
         return (
             f"Unknown setting {name!r}",
-            "a misspelt setting would be ignored without a word, so none is",
+            "an ignored typo would leave its default in place without notice",
             f"did you mean {'.'.join([*sections, nearest(key, names)])!r}?",
         )
     return (
-        f"{name} = {error['input']!r}",
+        f"{name} = {_shown(error['input'])}",
         error["msg"][0].lower() + error["msg"][1:],
-        f"set {name} to such a value",
+        f"set {name} to a valid value",
     )
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error shows it: its start, where it is long or deep."""
+    if isinstance(value, int) and value.bit_length() > 256:  # Python prints 4,300 digits at most
+        return f"a number of {value.bit_length():,} bits"
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "tables in tables"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 class ModelSettings(Settings):
@@ -105,8 +138,8 @@ class ModelSettings(Settings):
     positions: Literal[
         "sinusoidal", "learned", "rope", "alibi", "relative", "relative-bucketed", "none"
     ] = "sinusoidal"
-    max_positions: Count = 1_024  # rows of the table of learned positions
-    max_distance: Count | None = None  # of relative positions; None: the scheme's own
+    max_positions: Count = 1_024  # rows of the learned table
+    max_distance: Count | None = None  # of relative positions; None: the scheme's default
     residual: Literal["post-norm", "pre-norm"] = "pre-norm"
     norm: Literal["layer-norm", "rms-norm"] = "layer-norm"
     feed_forward: Literal["relu", "gelu", "swiglu"] = "relu"
@@ -123,9 +156,9 @@ class ModelSettings(Settings):
 
     n_classes: Count = 2
     pooling: Literal["mean", "first", "max"] = "mean"
-    ngrams: Annotated[int, Field(ge=0)] = 0  # of so many words vote beside the encoder; 0: none
-    ngram_share: Share = 0.5  # of the answer that is theirs; the rest is the encoder's
-    ngram_places: Count = 2**20  # of the table that those of several tokens share
+    ngrams: Annotated[int, Field(ge=0)] = 0  # words in the longest n-gram; 0: no n-gram logits
+    ngram_share: Share = 0.5  # weight of the n-gram logits; the encoder's have the rest
+    ngram_buckets: Count = 2**20  # hash buckets of n-grams of several tokens
 
 
 _base = ModelSettings(
@@ -158,7 +191,7 @@ PRESETS: dict[str, ModelSettings] = {
 
 
 def preset(name: str, **changes: Any) -> ModelSettings:
-    """A preset by name, with changes."""
+    """Return a preset by name, with changes."""
     if name not in PRESETS:
         raise SettingsError(
             f"Unknown preset {name!r}.",
@@ -213,7 +246,7 @@ def _refuse(s: ModelSettings, name: str, other: str, why: str, valid: Sequence[o
 
 
 class TextSettings(Settings):
-    """One text of several: a split of a named set, or the user's own files."""
+    """A text: a split of a named set, or files of the user."""
 
     name: str
     set: str | None = None
@@ -231,17 +264,17 @@ class TextSettings(Settings):
 class SourceSettings(TextSettings):
     """A source of a mixture. Weights are relative: they need not add up to 1."""
 
-    weight: Annotated[float, Field(gt=0)]  # share of the target tokens, whatever the source's size
-    begin: Share = 0.0  # the source is read from this share of the run on
-    end: Annotated[float, Field(gt=0, le=1)] = 1.0  # up to this one
+    weight: Annotated[float, Field(gt=0)]  # share of the target tokens, for any source size
+    begin: Share = 0.0  # share of the run after which the source is read
+    end: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of the run until which it is read
 
 
 class NoiseSettings(Settings):
-    """Shares of the training pairs that are changed on both sides, drawn anew each epoch."""
+    """Share of the training pairs that get each kind of noise on both sides, every epoch anew."""
 
-    lower: Share = 0.0  # in small letters
-    upper: Share = 0.0  # in capitals
-    unpunctuated: Share = 0.0  # without the punctuation at the end
+    lower: Share = 0.0  # lower case
+    upper: Share = 0.0  # upper case
+    unpunctuated: Share = 0.0  # without the final punctuation
     joined: Share = 0.0  # followed by another sentence of the same source
     copied: Share = 0.0  # with a URL, e-mail address, number, price, name, placeholder or emoji
 
@@ -250,61 +283,61 @@ class NoiseSettings(Settings):
 
 
 class DataSettings(Settings):
-    """Which text, in which subwords, in which batches."""
+    """Training text, tokenizer and batches."""
 
-    # "grammar" is embedded; a task of data/tasks.py is made up; "files" are the user's own;
-    # "mixture" draws from `sources`; everything else is a named set.
+    # "grammar": built-in sentences; a name of data/tasks.py: a synthetic task; "files": files of
+    # the user; "mixture": drawn from `sources`; any other name: a named set.
     name: str = "grammar"
     source_language: str = "en"
     target_language: str = "fr"
-    train: tuple[str, ...] = ()  # of "files": a path per side, or one TSV, CSV or JSONL
+    train: tuple[str, ...] = ()  # "files": a path per side, or one TSV, CSV or JSONL
     valid: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     train_split: str = "train"  # of a named set
-    # What the end of a run reads instead: text that is most like what the model is for.
-    final: tuple[str, ...] = ()  # of "files"
+    # Text that replaces the training text at the end of a run: the domain the model is for.
+    final: tuple[str, ...] = ()  # "files"
     final_split: str | None = None  # of a named set
     final_share: Annotated[float, Field(gt=0, lt=1)] = 0.1  # of the run's updates, or of its time
     sources: tuple[SourceSettings, ...] = ()  # of a mixture
-    valid_sets: tuple[TextSettings, ...] = ()  # of a mixture: each is scored by itself
+    valid_sets: tuple[TextSettings, ...] = ()  # of a mixture; each is scored separately
     epoch_tokens: Count = 2_000_000  # target tokens of an epoch of a mixture
-    directions: Literal["forward", "both"] = "forward"  # both: a tag tells the language to write
-    typography: bool = False  # text is read in the plain form of data/typography.py
+    directions: Literal["forward", "both"] = "forward"  # both: a tag names the output language
+    typography: bool = False  # normalise text to the plain form of data/typography.py
     noise: NoiseSettings = NoiseSettings()
-    clean: bool = False  # training pairs that break a rule of data/clean.py are left out
+    clean: bool = False  # drop training pairs that break a rule of data/clean.py
     skip_bad: bool = False
     labels: tuple[str, ...] = ()  # of a classifier, found in its training text
 
     examples: Count = 100_000  # of the grammar or a task
-    valid_examples: Count = 1_000  # the most that validation looks at
+    valid_examples: Count = 1_000  # upper limit
     symbols: Count = 20  # of a task
-    longest: Count = 32  # of a task
+    longest: Count = 32  # symbols of the longest example of a task
 
     subwords: Literal["bpe", "unigram"] = "bpe"
     joint_vocabulary: bool = True
-    fold_case: bool = False  # capitals are read as small letters
-    normalization: Literal["nfkc", "identity"] = "nfkc"  # of characters, before they are split
-    byte_fallback: bool = False  # characters without a subword are spelt in bytes
-    split_digits: bool = False  # every digit is a subword
-    subword_sampling: Share = 0.0  # 0: every text is always split the same way
-    hidden: Share = 0.0  # of the subwords that are read: what a masked language model must guess
-    max_length: Count = 256  # subwords of a side; longer pairs are left out, other texts cut
-    batch_tokens: Count = 4_096  # cells of a batch on its longer side, padding counted
+    fold_case: bool = False  # lower-case all text
+    normalization: Literal["nfkc", "identity"] = "nfkc"  # of characters, before tokenization
+    byte_fallback: bool = False  # encode characters outside the vocabulary as bytes
+    split_digits: bool = False  # one subword per digit
+    subword_sampling: Share = 0.0  # BPE-dropout, or unigram sampling; 0: deterministic
+    mask_rate: Share = 0.0  # share of input subwords replaced by <unk>; the MLM predicts them
+    max_length: Count = 256  # subwords of a side; longer pairs are dropped, other texts cut
+    batch_tokens: Count = 4_096  # cells of a batch on its longer side, with padding
 
 
 class TrainSettings(Settings):
-    """How the weights are found."""
+    """Optimizer, schedule, regularisation and logging of a run."""
 
-    seed: Annotated[int, Field(ge=0)] = 1
-    start_from: str | None = None  # a run whose subwords and encoder this one begins with
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 1  # torch's generator takes 64 bits
+    start_from: str | None = None  # run folder whose tokenizer and encoder initialise this one
     threads: Count = 2
-    # Whichever comes first is also where a falling schedule ends.
+    # The limit that is reached first ends the run and its schedule.
     max_steps: Count = 10_000
     max_minutes: Annotated[float, Field(gt=0)] | None = None
 
     optimizer: Literal["adamw", "muon"] = "adamw"
-    learning_rate: Annotated[float, Field(gt=0)] = 1e-3  # at the end of the warm-up
-    muon_rate: Annotated[float, Field(gt=0)] = 0.02  # of the matrices, with optimizer = "muon"
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3  # peak
+    muon_rate: Annotated[float, Field(gt=0)] = 0.02  # of the matrices, with Muon
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     beta1: Share = 0.9
     beta2: Share = 0.98
@@ -312,12 +345,12 @@ class TrainSettings(Settings):
     warmup: Annotated[int, Field(ge=0)] = 1_000
     decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2  # of the run, with "trapezoid"
     label_smoothing: Share = 0.1
-    # Of two passes with their own dropout (R-Drop); 0 makes one pass. 5 is customary.
-    agreement: Annotated[float, Field(ge=0)] = 0.0
-    accumulate: Count = 1  # batches of one update
-    clip: Annotated[float, Field(gt=0)] = 1.0
-    ema: Share = 0.0  # decay of an average of the weights, which is then what is validated
-    # Of products with weights; auto is bf16 where the processor has instructions for it.
+    # Weight of R-Drop's KL term between two passes with their own dropout; 5 is customary.
+    r_drop: Annotated[float, Field(ge=0)] = 0.0
+    accumulate: Count = 1  # batches per update
+    clip: Annotated[float, Field(gt=0)] = 1.0  # largest gradient norm
+    ema: Share = 0.0  # decay of the weight average that is validated; 0: none
+    # Of matrix products; auto is bf16 where the processor has instructions for it.
     precision: Literal["fp32", "bf16", "auto"] = "fp32"
     compile: bool = False
     fully_shard: bool = False  # under torchrun: FSDP2 instead of DDP
@@ -326,20 +359,20 @@ class TrainSettings(Settings):
     validate_every: Count = 500
     keep: Count = 3  # checkpoints besides the best
     metric: Literal["loss", "bleu", "accuracy"] = "loss"
-    patience: Count | None = None  # validations without a better score before stopping
-    target: float | None = None  # a run ends as soon as a validation's score is as good as this
+    patience: Count | None = None  # validations without improvement before stopping
+    target: float | None = None  # score at which the run stops
     tensorboard: bool = False
     attention_entropy: bool = False
 
 
 class SearchSettings(Settings):
-    """How a translator is best searched, where it is not told otherwise."""
+    """Default search options of a translator."""
 
     length_penalty: Annotated[float, Field(ge=-100, le=100)] = 0.6
 
 
 class RunSettings(Settings):
-    """A recipe: everything that decides a training run, and what goes with the model it makes."""
+    """A recipe: the settings of a training run and of its model."""
 
     model: ModelSettings = ModelSettings()
     data: DataSettings = DataSettings()
@@ -348,7 +381,7 @@ class RunSettings(Settings):
 
 
 def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
-    """`name=value` and `section.name=value` arguments of a command line, nested by section."""
+    """Parse `name=value` and `section.name=value` arguments into nested sections."""
     parsed: dict[str, Any] = {}
     for change in changes:
         path, equals, value = change.partition("=")
@@ -366,8 +399,8 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
                 break
         if not isinstance(place, dict) or isinstance(place.get(name), dict):
             raise SettingsError(
-                f"{change!r} changes a section and a setting of it at once.",
-                "A section is what its settings are.",
+                f"{change!r} changes a section and one of its settings at once.",
+                "A section has no value besides its settings.",
                 "Change the settings only, for example train.max_steps=1000.",
             )
         place[name] = _toml_value(value)
@@ -375,8 +408,8 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
 
 
 def _toml_value(text: str) -> Any:
-    """A number, a truth, a list as in TOML; anything else is text, and needs no quotes."""
+    """Parse a number, boolean or list as in TOML; anything else is a string without quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML
         return text

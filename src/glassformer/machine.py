@@ -1,11 +1,13 @@
-"""The machine that figures were measured on, so that a reader can judge them; and peak memory."""
+"""The machine that figures are measured on, and the memory of this process."""
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from math import inf
 from pathlib import Path
 
 from glassformer import __version__
@@ -47,18 +49,47 @@ def cpu_name() -> str:
     return next(names, platform.processor() or sys.platform)
 
 
+def available_memory() -> float:
+    """Return the bytes of memory that a process can still take without swapping; inf: not known."""
+    info = Path("/proc/meminfo")
+    free = [inf]
+    if info.exists():
+        lines = info.read_text().splitlines()
+        free += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    limit, used = (Path("/sys/fs/cgroup") / f"memory.{name}" for name in ("max", "current"))
+    if limit.exists() and (most := limit.read_text().strip()) != "max":  # of a container
+        free.append(int(most) - int(used.read_text()))
+    return min(free)
+
+
 def peak_memory() -> int | None:
-    """Return the most bytes of memory that this process has had; None on Windows.
+    """Return the peak resident set of this process in bytes; None on Windows.
 
     On Linux it is VmHWM: ru_maxrss would begin with that of the process that started this one.
     """
     system = platform.system()
-    if system == "Linux":
-        status = Path("/proc/self/status").read_text().splitlines()
-        (line,) = (line for line in status if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
     if system == "Windows":
         return None
+    if system == "Linux":
+        return _status_bytes("VmHWM")
     import resource  # there is none on Windows
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def resident_memory() -> int | None:
+    """Return the bytes of this process in memory now; None where there is no /proc."""
+    return _status_bytes("VmRSS")
+
+
+def reset_peak_memory() -> None:
+    """Let `peak_memory` start again from what is in memory now, where there is a /proc."""
+    switch = Path("/proc/self/clear_refs")
+    if switch.exists():
+        switch.write_text("5")
+
+
+def _status_bytes(field: str) -> int | None:
+    status = Path("/proc/self/status")
+    found = re.search(rf"{field}:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return int(found[1]) * 1024 if found else None

@@ -1,4 +1,4 @@
-"""Results on the disk: text in UTF-8, and in one block why a file cannot be written."""
+"""Result files: UTF-8 text, and one clear error if a file cannot be written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,15 +9,15 @@ from glassformer.errors import DataError
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A block that writes `path`, whose folder is made first."""
+    """Create the folder of `path`, and turn an error of the block into a DataError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
         raise DataError(
             f"{path} cannot be written: {error.strerror}.",
-            "A result goes to a file in a folder that may be written to.",
-            "Name another place.",
+            "The result needs a file in a folder with write permission.",
+            "Name another file.",
         ) from None
 
 

@@ -3,6 +3,8 @@
 A row w of a matrix becomes integers in -127 … 127 times one scale, the row's largest magnitude over
 127. `NAME.weight` then holds int8 and `NAME.weight.scale` float32. What is small, such as norms,
 biases and tables of positions, stays in fp32. The engine quantises activations as it runs.
+
+`glassformer.quantize(...)`, which writes a checkpoint, is `glassformer.api.quantize.quantize`.
 """
 
 from collections.abc import Mapping
@@ -10,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from glassformer.callable_module import make_callable
 
 SCALE = ".scale"  # suffix of the name under which the scales of a quantised tensor are stored
 MIN_ROWS = 16  # a head over fewer classes stays in fp32
@@ -60,3 +64,6 @@ def dequantise_weights(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         for name in weights
         if not name.endswith(SCALE)
     }
+
+
+make_callable(__name__, "glassformer.api.quantize", "quantize")

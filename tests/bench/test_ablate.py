@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from glassformer.bench.ablate import Outcome, Report, carry_out, rows
+from glassformer.bench.ablate import Outcome, Report, rows, run_trial
 from glassformer.bench.curves import Curve, Point
-from glassformer.bench.estimate import T
 from glassformer.bench.variants import BASELINE, Trial, Variant
 from glassformer.config import RunSettings
 from glassformer.data.prepare import prepare
 from glassformer.errors import DataError, GlassformerError, TrainingError
 from glassformer.evaluate.card import markdown
+from glassformer.measure import t_quantile
 from train.runs import TINY, trained
 
 
@@ -37,15 +37,15 @@ class Trainer:
 # Trying
 
 
-def test_a_run_that_is_over_is_not_run_again(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     train, one = Trainer(), trial(tmp_path)
-    first, second = carry_out(one, train), carry_out(one, train)
+    first, second = run_trial(one, train), run_trial(one, train)
     assert train.resumed == [False]
     assert first == second and first.error is None
     assert first.curve is not None and [p.step for p in first.curve.points] == [4, 8]
 
 
-def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_to_the_same_scores(tmp_path: Path) -> None:
     one, other = trial(tmp_path), trial(tmp_path / "whole")
 
     def stops(settings: RunSettings, folder: Path, resume: bool) -> None:
@@ -53,43 +53,43 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        carry_out(one, stops)
+        run_trial(one, stops)
     train = Trainer()
-    resumed = carry_out(one, train)
+    resumed = run_trial(one, train)
     assert train.resumed == [True]
-    assert resumed.scores("loss") == carry_out(other, train).scores("loss")
+    assert resumed.scores("loss") == run_trial(other, train).scores("loss")
 
 
-def test_a_run_that_diverges_is_over_with_its_reason(tmp_path: Path) -> None:
+def test_a_diverged_run_is_finished_with_its_error(tmp_path: Path) -> None:
     diverging = Trainer(TrainingError("The loss is nan after 3 updates.", "why", "remedy"))
     for _ in range(2):
-        outcome = carry_out(trial(tmp_path), diverging)
+        outcome = run_trial(trial(tmp_path), diverging)
         assert outcome.error == "The loss is nan after 3 updates." and outcome.curve is None
     assert diverging.resumed == [False]
 
 
-def test_what_can_be_mended_is_tried_again(tmp_path: Path) -> None:
+def test_a_failed_run_is_tried_again(tmp_path: Path) -> None:
     failing = Trainer(DataError("The disk is full.", "why", "remedy"))
-    assert carry_out(trial(tmp_path), failing).error == "The disk is full."
-    assert carry_out(trial(tmp_path), Trainer()).error is None
+    assert run_trial(trial(tmp_path), failing).error == "The disk is full."
+    assert run_trial(trial(tmp_path), Trainer()).error is None
 
 
-def test_a_score_that_is_no_number_is_a_run_that_diverged(tmp_path: Path) -> None:
+def test_a_score_that_is_not_finite_counts_as_divergence(tmp_path: Path) -> None:
     def diverge(settings: RunSettings, folder: Path, resume: bool) -> None:
         record = {"step": 4, "valid_loss": float("nan"), "seconds": 1.0}
         (folder / "log.jsonl").write_text(json.dumps(record) + "\n")
 
     for _ in range(2):
-        error = carry_out(trial(tmp_path), diverge).error
+        error = run_trial(trial(tmp_path), diverge).error
         assert error == "The loss of validation is nan after 4 updates."
 
 
-def test_what_is_no_error_of_ours_ends_it(tmp_path: Path) -> None:
+def test_unexpected_exceptions_are_not_caught(tmp_path: Path) -> None:
     def broken(settings: RunSettings, folder: Path, resume: bool) -> None:
         raise RuntimeError("a mistake in the program")
 
     with pytest.raises(RuntimeError):
-        carry_out(trial(tmp_path), broken)
+        run_trial(trial(tmp_path), broken)
 
 
 # Comparing
@@ -123,7 +123,9 @@ def test_scores_are_the_best_and_the_last_over_seeds() -> None:
     assert (baseline.name, x.name) == (BASELINE, "x")
     assert baseline.best is not None and baseline.last is not None
     assert baseline.best.values == [20, 40] and baseline.last.values == [18, 38]
-    assert baseline.best.mean == 30 and baseline.best.half_width == pytest.approx(T[0] * 10)
+    assert baseline.best.mean == 30 and baseline.best.half_width == pytest.approx(
+        t_quantile(1) * 10
+    )
     assert baseline.best_difference is None and baseline.last_difference is None
 
 
@@ -133,16 +135,16 @@ def test_differences_are_paired_by_seed() -> None:
     assert x.best_difference.values == [3, 1] and x.last_difference.values == [4, 3]
     # far narrower than the scores themselves vary: what a seed gives to both cancels out
     assert x.best is not None and x.best.half_width is not None
-    assert x.best_difference.half_width == pytest.approx(T[0] * 1)
+    assert x.best_difference.half_width == pytest.approx(t_quantile(1) * 1)
     assert x.best_difference.half_width < x.best.half_width / 5
 
 
-def test_of_a_loss_the_lowest_is_the_best() -> None:
+def test_the_best_loss_is_the_lowest() -> None:
     (row,) = rows([outcome(BASELINE, 1, 3.0, 1.0, 2.0, metric="loss")], "loss")
     assert row.best is not None and row.best.values == [1.0]
 
 
-def test_a_difference_takes_the_seeds_that_both_have() -> None:
+def test_a_difference_uses_the_seeds_that_both_have() -> None:
     lost = [outcome(BASELINE, 1, error="nan"), *SEEDS[1:]]
     baseline, x = rows(lost, "bleu")
     assert baseline.best is not None and baseline.best.values == [40]
@@ -155,7 +157,7 @@ def cells(found: Report) -> list[list[str]]:
     return found.sheet().tables[0].rows
 
 
-def test_the_table_says_what_was_found_and_what_it_cost() -> None:
+def test_the_table_has_scores_and_costs() -> None:
     assert cells(report(*SEEDS)) == [
         ["baseline: model.dropout=0.1", "2", "30.00 ± 127.06", "–", "28.00 ± 127.06", "–",
          "3", "300", "3.00"],
@@ -166,7 +168,7 @@ def test_the_table_says_what_was_found_and_what_it_cost() -> None:
     assert one[1][2:6] == ["23.00", "+3.00", "22.00", "+4.00"]
 
 
-def test_what_went_wrong_is_a_row_with_its_reason() -> None:
+def test_an_error_is_a_row_with_its_reason() -> None:
     found = report(*SEEDS[:3], outcome("x", 2, error="nan"), outcome("y", 1, error="too long"))
     assert [row[1] for row in cells(found)] == ["2", "1 of 2", "0 of 1"]
     assert cells(found)[2][2:] == ["–"] * 7
@@ -176,17 +178,17 @@ def test_what_went_wrong_is_a_row_with_its_reason() -> None:
     assert not found.all_failed and report(outcome(BASELINE, 1, error="nan")).all_failed
 
 
-def test_notes_tell_the_budget_and_the_direction() -> None:
+def test_notes_state_the_budget_and_the_direction() -> None:
     notes = "\n".join(report(*SEEDS, max_minutes=5).notes)
     assert "8 updates or 5 minutes" in notes and "more is better" in notes
     losses = [outcome(BASELINE, 1, 3.0, metric="loss")]
     assert "less is better" in "\n".join(report(*losses, metric="loss").notes)
-    assert "worked out" not in notes
-    worked_out = Outcome(SEEDS[0].trial, None, Curve([Point(1, 1.0, 1, {"bleu": 1.0})], False))
-    assert "target tokens: worked out from the speeds" in "\n".join(report(worked_out).notes)
+    assert "computed from" not in notes
+    estimated = Outcome(SEEDS[0].trial, None, Curve([Point(1, 1.0, 1, {"bleu": 1.0})], False))
+    assert "target tokens: computed from the speeds" in "\n".join(report(estimated).notes)
 
 
-def test_json_and_markdown_carry_everything() -> None:
+def test_json_and_markdown_contain_every_run() -> None:
     found = report(*SEEDS, outcome("y", 1, error="nan"))
     content = json.loads(json.dumps(found.to_json()))
     assert content["command"] == "glassformer ablate …" and content["machine"]["torch"]

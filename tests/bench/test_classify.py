@@ -54,7 +54,7 @@ def test_all_contenders_give_the_same_logits(tmp_path: Path, pooling: str, posit
     assert len(report.ratios) == 3
 
 
-def test_other_logits_are_found() -> None:
+def test_different_logits_are_detected() -> None:
     logits = {name: np.zeros((2, 2), np.float32) for name in CONTENDERS}
     check_same(logits)
     logits[THEIR_FP32] = logits[TORCH] + np.float32(0.1)
@@ -62,10 +62,10 @@ def test_other_logits_are_found() -> None:
         check_same(logits)
 
 
-def test_texts_are_made_up_where_there_are_none(tmp_path: Path, glassformer: Command) -> None:
+def test_texts_are_random_where_there_are_none(tmp_path: Path, glassformer: Command) -> None:
     saved = write_classifier(tmp_path / "run")
     about, rows = texts(saved, None, 5)
-    assert about == "made-up texts" and len(rows) == 5
+    assert about == "random texts" and len(rows) == 5
     assert all(row[0] == BOS and 2 <= len(row) <= 31 for row in rows)
 
 
@@ -74,12 +74,10 @@ def test_a_translator_is_refused() -> None:
         bench_classify("en-fr", Plan(), "")
 
 
-def test_the_command_prints_and_writes_what_it_measured(
-    glassformer: Command, tmp_path: Path
-) -> None:
+def test_the_command_prints_and_saves_its_report(glassformer: Command, tmp_path: Path) -> None:
     write_classifier(tmp_path / "run")
     code, out, error = glassformer("bench", "classify", "--quick", "--model", "run")
     assert code == 0, error
-    assert "run: 4 made-up texts" in out
+    assert "run: 4 random texts" in out
     written = json.loads(Path("results/quick/bench_classify.json").read_text())
     assert f"worst ratio: {written['worst_ratio']:.2f}" in out

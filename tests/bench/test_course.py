@@ -39,7 +39,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list:
     return figures
 
 
-def test_the_lines_are_the_log(tmp_path: Path, drawn: list) -> None:
+def test_lines_have_the_values_of_the_log(tmp_path: Path, drawn: list) -> None:
     course.draw([run(tmp_path / "a", *UPDATES, JUDGED)], tmp_path / "x.svg")
     assert lines(drawn[0]) == {
         "loss per label, in nats": {
@@ -52,7 +52,7 @@ def test_the_lines_are_the_log(tmp_path: Path, drawn: list) -> None:
     }
 
 
-def test_several_runs_are_told_apart(tmp_path: Path, drawn: list) -> None:
+def test_lines_of_several_runs_are_labelled_by_run(tmp_path: Path, drawn: list) -> None:
     """A run that was never validated has no such line."""
     places = [run(tmp_path / "a", *UPDATES, JUDGED), run(tmp_path / "b", UPDATES[0])]
     course.draw(places, tmp_path / "x.svg")
@@ -63,7 +63,7 @@ def test_several_runs_are_told_apart(tmp_path: Path, drawn: list) -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 2, 7])
-def test_no_two_lines_of_a_panel_look_the_same(tmp_path: Path, drawn: list, runs: int) -> None:
+def test_lines_of_a_panel_differ_in_colour_or_style(tmp_path: Path, drawn: list, runs: int) -> None:
     places = [run(tmp_path / str(i), *UPDATES, JUDGED) for i in range(runs)]
     course.draw(places, tmp_path / "x.svg")
     for axes in drawn[0].axes:
@@ -71,8 +71,8 @@ def test_no_two_lines_of_a_panel_look_the_same(tmp_path: Path, drawn: list, runs
         assert len(looks) == len(axes.lines) >= runs
 
 
-def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no name of a picture"):
+def test_a_log_that_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not the name of a figure"):
         course.draw([run(tmp_path / "a", *UPDATES)], tmp_path / "x.pdf")
     with pytest.raises(DataError, match="There is no log"):
         course.draw([tmp_path / "none"], tmp_path / "x.svg")

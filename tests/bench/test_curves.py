@@ -73,7 +73,7 @@ def forget_counts(folder: Path) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in kept))
 
 
-def test_seconds_count_every_validation_but_the_one_itself(tmp_path: Path, clock: Clock) -> None:
+def test_seconds_include_earlier_validations_only(tmp_path: Path, clock: Clock) -> None:
     run(clock, tmp_path)
     points = read_curve(tmp_path).points
     assert [p.step for p in points] == [4, 8, 12]
@@ -82,7 +82,7 @@ def test_seconds_count_every_validation_but_the_one_itself(tmp_path: Path, clock
     assert points[0].minutes == 4 / 60 and points[0].scores.keys() > {"loss", "accuracy", "bleu"}
 
 
-def test_target_tokens_are_as_the_run_counted_them(tmp_path: Path, clock: Clock) -> None:
+def test_target_tokens_are_those_counted_by_the_run(tmp_path: Path, clock: Clock) -> None:
     run(clock, tmp_path)
     curve = read_curve(tmp_path)
     assert curve.counted
@@ -90,7 +90,7 @@ def test_target_tokens_are_as_the_run_counted_them(tmp_path: Path, clock: Clock)
 
 
 @pytest.mark.parametrize("every", [1, 2, 4])
-def test_where_the_log_has_no_count_it_is_worked_out(
+def test_without_a_count_target_tokens_are_computed_from_the_speed(
     tmp_path: Path, clock: Clock, every: int
 ) -> None:
     run(clock, tmp_path, log_every=every)
@@ -100,7 +100,7 @@ def test_where_the_log_has_no_count_it_is_worked_out(
     assert {p.step: p.labels for p in curve.points} == counted(tmp_path)
 
 
-def test_between_two_records_it_lies_between_their_counts(tmp_path: Path, clock: Clock) -> None:
+def test_target_tokens_are_interpolated_between_records(tmp_path: Path, clock: Clock) -> None:
     run(clock, tmp_path / "run", log_every=5)  # validations after 4, 8 and 12 updates
     run(clock, tmp_path / "each", validate_every=1)
     forget_counts(tmp_path / "run")
@@ -112,7 +112,7 @@ def test_between_two_records_it_lies_between_their_counts(tmp_path: Path, clock:
 
 
 @pytest.mark.parametrize("stops", [(4,), (5,), (6,), (3, 9)])
-def test_a_resumed_run_is_one_course(tmp_path: Path, clock: Clock, stops: tuple[int, ...]) -> None:
+def test_a_resumed_run_is_one_curve(tmp_path: Path, clock: Clock, stops: tuple[int, ...]) -> None:
     run(clock, tmp_path / "whole")
     run(clock, tmp_path / "resumed", *stops)
     whole, resumed = read_curve(tmp_path / "whole").points, read_curve(tmp_path / "resumed").points
@@ -122,7 +122,7 @@ def test_a_resumed_run_is_one_course(tmp_path: Path, clock: Clock, stops: tuple[
 
 
 @pytest.mark.parametrize("stops", [(5,), (7, 11)])
-def test_what_is_worked_out_of_a_resumed_run_is_off_by_what_its_stops_cut_off(
+def test_the_error_of_a_resumed_runs_estimate_is_bounded_by_its_stops(
     tmp_path: Path, clock: Clock, stops: tuple[int, ...]
 ) -> None:
     run(clock, tmp_path / "run", *stops, log_every=2)
@@ -135,7 +135,7 @@ def test_what_is_worked_out_of_a_resumed_run_is_off_by_what_its_stops_cut_off(
         assert off <= most * (UPDATE + VALIDATION) * sum(stop < point.step for stop in stops)
 
 
-def test_what_a_killed_run_did_after_its_checkpoint_is_not_in_the_curve(tmp_path: Path) -> None:
+def test_updates_lost_by_a_killed_run_are_not_in_the_curve(tmp_path: Path) -> None:
     data = tiny()
     trained(data, tmp_path)
     before = (tmp_path / "log.jsonl").read_text()
@@ -149,7 +149,7 @@ def test_what_a_killed_run_did_after_its_checkpoint_is_not_in_the_curve(tmp_path
     assert (tmp_path / "log.jsonl").read_text().startswith(before.partition('{"step": 5')[0])
 
 
-def test_a_log_may_be_named_itself_and_be_written_to_as_it_is_read(tmp_path: Path) -> None:
+def test_a_log_can_be_read_by_its_path_while_it_is_written(tmp_path: Path) -> None:
     trained(tiny(), tmp_path)
     log = tmp_path / "log.jsonl"
     log.rename(tmp_path / "kept.jsonl")
@@ -159,14 +159,14 @@ def test_a_log_may_be_named_itself_and_be_written_to_as_it_is_read(tmp_path: Pat
     assert read_curve(tmp_path / "kept.jsonl") == whole
 
 
-def test_without_a_record_of_updates_nothing_is_made_up(tmp_path: Path) -> None:
+def test_without_speeds_target_tokens_are_unknown(tmp_path: Path) -> None:
     trained(tiny(train={"log_every": 100}), tmp_path)
     forget_counts(tmp_path)
     assert [p.labels for p in read_curve(tmp_path).points] == [None, None]
 
 
 @pytest.mark.parametrize("content", ["text\n", "[1, 2]\n", '{"loss": 1}\n', '"step seconds"\n'])
-def test_what_is_no_log_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_no_log_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "log.jsonl"
     with pytest.raises(DataError, match="There is no log"):
         read_curve(tmp_path)

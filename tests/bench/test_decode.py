@@ -11,7 +11,7 @@ import pytest
 from bench.toys import ENGLISH, Here, write_text, write_translator
 from glassformer import checkpoint
 from glassformer.bench import decode, engines
-from glassformer.bench.alone import Alone
+from glassformer.bench.contender_process import ContenderProcess
 from glassformer.bench.decode import Plan, Task, bench_decode, random_task, trained_task
 from glassformer.bench.engines import (
     BOS,
@@ -104,10 +104,10 @@ def test_int8_weights_are_small(folder: Path) -> None:
     assert sizes[THEIR_INT8] < 0.4 * sizes[THEIR_FP32]
 
 
-def test_marian_gets_the_papers_architecture_only(tmp_path: Path) -> None:
+def test_marian_takes_part_only_with_the_papers_architecture(tmp_path: Path) -> None:
     content = write_translator(tmp_path / "run", residual="pre-norm")
-    assert engines.able(content) == [*OURS, *CTRANSLATE2, *WITH_WORKERS]
-    engines.write(content, engines.able(content), tmp_path, 12)
+    assert engines.capable(content) == [*OURS, *CTRANSLATE2, *WITH_WORKERS]
+    engines.write(content, engines.capable(content), tmp_path, 12)
     assert not (tmp_path / MARIAN).exists()
 
 
@@ -120,7 +120,7 @@ def test_outputs_of_random_weights_vary(folder: Path) -> None:
 
 
 def test_a_process_of_its_own_gives_the_same_output(folder: Path) -> None:
-    here, alone = engines.load(FP32, folder, 1), Alone(engines.load, FP32, folder, 1)
+    here, alone = engines.load(FP32, folder, 1), ContenderProcess(engines.load, FP32, folder, 1)
     assert alone([SOURCES], 2, 6)[1] == here([SOURCES], 2, 6)[1]
     alone.close()
 
@@ -132,7 +132,7 @@ def giving(*outputs: list[int]) -> Contender:
     return lambda batches, beam, longest: (1.0, list(outputs))
 
 
-def test_another_output_is_found(task: Task, folder: Path) -> None:
+def test_a_different_output_is_detected(task: Task, folder: Path) -> None:
     honest = engines.load(FP32, folder, threads=1)
     _, outputs = honest([SOURCES], 1, 6)
     check = partial(check_same_text, task.saved, sources=SOURCES, longest=6)
@@ -197,7 +197,7 @@ def test_ratios_are_to_the_best_configuration_of_a_peer() -> None:
 # ------------------------------------------------------------------------------ memory
 
 
-def test_memory_is_that_of_one_contender_alone(folder: Path) -> None:
+def test_memory_is_that_of_a_process_with_one_contender(folder: Path) -> None:
     held = np.ones(2**29, np.uint8)  # half a GiB that is not the child's
     ours, theirs = (memory_of(name, folder, 1, SOURCES, 2, 6) for name in (FP32, THEIR_FP32))
     assert held.nbytes > max(ours.peak, theirs.peak), "a child does not count its parent's memory"
@@ -263,9 +263,7 @@ def test_a_model_without_text_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_process")
-def test_the_command_prints_and_writes_what_it_measured(
-    glassformer: Command, tmp_path: Path
-) -> None:
+def test_the_command_prints_and_saves_its_report(glassformer: Command, tmp_path: Path) -> None:
     write_translator(tmp_path / "run")
     source, reference = write_text(tmp_path, ENGLISH)
     code, out, error = glassformer(
@@ -281,6 +279,6 @@ def test_the_command_prints_and_writes_what_it_measured(
     assert len(written["tables"]) == 7
 
 
-def test_references_go_with_sentences(glassformer: Command) -> None:
+def test_references_need_sources(glassformer: Command) -> None:
     code, _, error = glassformer("bench", "decode", "--reference", "text.fr")
     assert code == 2 and "--reference goes with --source only" in error

@@ -9,10 +9,10 @@ from glassformer.bench.growth import (
     by_input,
     by_output,
     cached_steps,
-    made_up,
+    random_sources,
     uncached_steps,
 )
-from glassformer.bench.harness import Table
+from glassformer.evaluate.card import Table
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 
@@ -28,12 +28,12 @@ def tiny(**changes: object) -> Transformer:
 
 def test_a_step_reads_one_token_with_the_cache_and_all_without() -> None:
     model = tiny()
-    source = made_up(model, 1, 5)
+    source = random_sources(model, 1, 5)
     assert [step.tokens for step in cached_steps(model, source, 16)] == [1] * 16
     assert [step.tokens for step in uncached_steps(model, source, (4, 8, 16))] == [4, 8, 16]
 
 
-def test_growth_is_told_for_every_length_and_ticked() -> None:
+def test_growth_has_a_row_for_every_length_and_ticks() -> None:
     ticks: list[int] = []
     tables: list[Table] = [
         table(tiny(), QUICK, lambda: ticks.append(1)) for table in (by_output, by_input)
@@ -47,7 +47,7 @@ def test_growth_is_told_for_every_length_and_ticked() -> None:
     assert source.rows[-1][4] == pytest.approx(1), "keys and values of the source"
 
 
-def test_the_best_turn_counts_and_the_last_steps_before_a_length(
+def test_the_cost_is_of_the_best_round_and_the_last_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slowness = iter([1, 1, 3, 2])  # of cached and uncached by turns
@@ -71,5 +71,5 @@ def test_learned_positions_bound_the_lengths() -> None:
     model = tiny(positions="learned", max_positions=40)
     fitting = Growth().fitting(model)
     assert fitting.lengths == (16, 32, 40)
-    cached_steps(model, made_up(model, 1, 40), 40)
+    cached_steps(model, random_sources(model, 1, 40), 40)
     assert Growth().fitting(tiny()) == Growth()

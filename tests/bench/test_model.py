@@ -35,7 +35,7 @@ def test_the_peers_give_our_logits_on_padded_batches(
         check_same_logits(peers, *batch)
 
 
-def test_the_peers_drop_out_where_we_do(
+def test_the_peers_apply_dropout_at_the_same_places(
     model: Transformer, batch: tuple[torch.Tensor, torch.Tensor]
 ) -> None:
     def dropped(contender: torch.nn.Module) -> int:
@@ -57,7 +57,7 @@ def test_the_peers_drop_out_where_we_do(
     assert dropped(TorchPeer(model, 6)) == dropped(MarianPeer(model, 6)) == dropped(model) > 0
 
 
-def test_the_products_of_the_roof_are_those_of_the_model(
+def test_the_roof_has_the_matrix_products_of_the_model(
     model: Transformer, batch: tuple[torch.Tensor, torch.Tensor]
 ) -> None:
     tokens = batch[0].numel()

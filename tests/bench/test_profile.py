@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from glassformer.bench.growth import SOURCE_LENGTH
-from glassformer.bench.harness import Report
 from glassformer.bench.profile import (
     ANSWER_LENGTH,
     Plan,
@@ -23,6 +22,7 @@ from glassformer.bench.profile import (
     weight_bytes,
     write_trace,
 )
+from glassformer.bench.report import Report
 from glassformer.bench.stopwatch import IN_A_STEP, PARTS
 from glassformer.config import RunSettings
 from glassformer.data.tokenizer import Tokenizer
@@ -60,7 +60,7 @@ def report(subject: Subject) -> Report:
 
 
 @pytest.mark.parametrize("group", [1, 4], ids=["one by one", "batched"])
-def test_the_parts_are_all_of_the_time(subject: Subject, group: int) -> None:
+def test_the_parts_add_up_to_the_total_time(subject: Subject, group: int) -> None:
     groups = [TEXTS[i : i + group] for i in range(0, len(TEXTS), group)]
     found = timing(subject, groups, lambda: None)
     assert set(found.parts) == set(PARTS)
@@ -98,13 +98,13 @@ def test_percentiles_rise_and_speed_is_tokens_over_time(subject: Subject) -> Non
     assert float(together[1]) * sum(batched.seconds) == pytest.approx(tokens)
 
 
-def test_the_ratio_is_what_the_cache_saves_at_the_greatest_length(report: Report) -> None:
+def test_the_ratio_is_that_of_the_cache_at_the_longest_output(report: Report) -> None:
     longest, cached, _, uncached, _ = report.tables[3].rows[-2]
     assert longest == max(Plan.quick(4).growth.lengths)
     assert report.ratios == {f"cache at {longest}": float(uncached) / float(cached)}
 
 
-def test_memory_holds_the_cache(report: Report) -> None:
+def test_the_peak_includes_the_cache(report: Report) -> None:
     memory = {str(row[0]).strip(): float(row[1]) for row in report.tables[2].rows}
     whole = memory["peak of the whole search, beyond them"]
     assert 0 < memory["key-value cache in that"] < whole
@@ -130,7 +130,7 @@ def test_every_step_of_the_plan_is_ticked(subject: Subject) -> None:
     assert len(ticks) == plan.steps
 
 
-def test_a_preset_answers_in_as_many_tokens_as_asked() -> None:
+def test_the_output_of_a_preset_has_the_given_length() -> None:
     subject = preset_subject("tiny", 3, 2)
     assert [len(source) for source in subject.sentences] == [SOURCE_LENGTH] * 3
     assert [len(ids) for ids in answer(subject, subject.sentences)] == [ANSWER_LENGTH] * 3
@@ -151,7 +151,7 @@ def test_the_trace_names_the_modules_of_a_few_steps(subject: Subject, tmp_path: 
     assert path.stat().st_size < 5e6
 
 
-def test_texts_longer_than_the_model_was_trained_for_are_cut() -> None:
+def test_texts_over_the_maximum_length_are_cut() -> None:
     asked = translator()
     subject = run_subject("tiny", asked, ["tea " * 1_000], 1)
     (ids,) = subject.read(subject.sentences)

@@ -18,7 +18,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_nothing_differs(run: Path, tmp_path: Path) -> None:
+def test_no_sentence_depends_on_its_batch(run: Path, tmp_path: Path) -> None:
     source, _ = write_text(tmp_path, ENGLISH)
     plan, ticks = Plan(beam=2, batches=(1, 2)), list[int]()
     name, count, comparisons = compare(str(run), plan, source, lambda: ticks.append(1))
@@ -29,7 +29,7 @@ def test_nothing_differs(run: Path, tmp_path: Path) -> None:
     assert not any(one.differing for one in comparisons)
 
 
-def test_one_bit_of_a_score_is_found(
+def test_one_different_bit_of_a_score_is_detected(
     glassformer: Command, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = same_bits.decode

@@ -40,7 +40,7 @@ def test_the_first_run_compiles_into_an_empty_folder(monkeypatch: pytest.MonkeyP
     assert "took 7.0 s" in report.notes[1]
 
 
-def test_the_command_prints_and_writes_what_it_measured(
+def test_the_command_prints_and_saves_its_report(
     glassformer: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(start, "launch", lambda *_: Started(0.5, 2**27))

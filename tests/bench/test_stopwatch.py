@@ -30,7 +30,7 @@ def answers(model: Transformer) -> list[list[Hypothesis]]:
     return search(TorchDecoder(model), sources, BOS, EOS, options)
 
 
-def test_the_innermost_part_has_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_is_charged_to_the_innermost_part(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 1.0, 3.0, 4.0, 4.5, 10.0])
     monkeypatch.setattr(stopwatch, "perf_counter", lambda: next(clock))
     watch = Stopwatch()
@@ -43,7 +43,7 @@ def test_the_innermost_part_has_the_clock(monkeypatch: pytest.MonkeyPatch) -> No
     assert spent == {"encoding": 2.0, "norms": 0.5, "search": 7.5}
 
 
-def test_every_call_of_a_watched_module_is_seen(model: Transformer) -> None:
+def test_every_call_of_a_timed_module_is_counted(model: Transformer) -> None:
     calls, open_parts = Counter[str](), list[str]()
 
     def enter(name: str, part: str) -> None:
@@ -62,7 +62,7 @@ def test_every_call_of_a_watched_module_is_seen(model: Transformer) -> None:
     }
 
 
-def test_hooks_change_nothing_and_leave_no_trace(model: Transformer) -> None:
+def test_hooks_do_not_change_outputs_and_are_removed(model: Transformer) -> None:
     said = answers(model)
     with around(model, lambda *_: 1, lambda: 2):
         assert answers(model) == said

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from glassformer.bench.curves import Curve, Point
 from glassformer.bench.time_to_bleu import (
+    ESTIMATED,
     UNKNOWN,
-    WORKED_OUT,
     Timed,
     content,
     picture,
@@ -39,7 +39,9 @@ scores = st.lists(st.floats(0, 100), min_size=1, max_size=8)
 
 @settings(deadline=None)
 @given(scores, st.floats(0, 100))
-def test_the_first_validation_at_or_above_is_the_one(found: list[float], target: float) -> None:
+def test_the_first_validation_at_or_above_the_target_counts(
+    found: list[float], target: float
+) -> None:
     there = reached(points(*found), target)
     if there is None:
         assert max(found) < target
@@ -71,7 +73,7 @@ def table(*runs: Timed) -> list[list[str]]:
     return sheet(runs, 55.0, "command").tables[0].rows
 
 
-def test_runs_stand_beside_each_other_in_one_table() -> None:
+def test_runs_are_rows_of_one_table() -> None:
     runs = [course(50, 60, 58, name="a"), course(54, 54.9, name="b"), course(56, 40, name="c")]
     first = "first validation at or above"
     assert table(*runs) == [
@@ -88,11 +90,11 @@ def test_runs_stand_beside_each_other_in_one_table() -> None:
     assert curves[1] == ["a", "60.00", "20", "2.00", "2,000"]
 
 
-def test_what_was_worked_out_is_marked() -> None:
+def test_estimated_token_counts_are_marked() -> None:
     run = course(50, 60, counted=False)
     assert [row[-1] for row in table(run)] == ["≈ 2,000", "≈ 1,500", "≈ 2,000"]
-    assert WORKED_OUT in sheet([run, course(50)], 55, "command").notes
-    assert WORKED_OUT not in sheet([course(50)], 55, "command").notes
+    assert ESTIMATED in sheet([run, course(50)], 55, "command").notes
+    assert ESTIMATED not in sheet([course(50)], 55, "command").notes
     assert [row[-1] for row in table(course(50, 60, labels=None))] == [UNKNOWN] * 3
 
 
@@ -123,7 +125,7 @@ def test_a_run_without_bleu_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [1_000, None])
-def test_all_runs_are_on_one_picture(tmp_path: Path, labels: int | None) -> None:
+def test_all_runs_are_in_one_figure(tmp_path: Path, labels: int | None) -> None:
     path = tmp_path / "new" / "curve.svg"
     picture([course(50, 60, name="one", labels=labels), course(10, name="other")], 55.0, path)
     drawn = path.read_text()
@@ -131,10 +133,10 @@ def test_all_runs_are_on_one_picture(tmp_path: Path, labels: int | None) -> None
     assert (">million target tokens</text>" in drawn) == (labels is not None)
 
 
-def test_a_picture_that_cannot_be_made_is_told(
+def test_a_figure_with_another_suffix_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r"curve\.pdf is no name of a picture"):
+    with pytest.raises(InputError, match=r"curve\.pdf is not the name of a figure"):
         picture([course(50)], 55.0, tmp_path / "curve.pdf")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingPackageError, match="matplotlib"):

@@ -53,7 +53,7 @@ def test_a_recipe_without_pairs_is_refused(tmp_path: Path, monkeypatch: pytest.M
     assert "--recipe" in caught.value.remedy
 
 
-def test_shuffled_batches_are_as_many_and_padded_more(data: Prepared) -> None:
+def test_shuffled_batches_are_as_many_with_more_padding(data: Prepared) -> None:
     plan = Plan(updates=1_000, batch_tokens=64)
     ours, plain = bucketed_batches(data, plan), shuffled_batches(data, plan)
     assert len(ours) == len(plain)

@@ -10,7 +10,7 @@ from glassformer.errors import CheckpointError, SettingsError
 from train.runs import TINY, tiny, trained
 
 
-def test_a_claim_holds_for_the_same_settings_only(tmp_path: Path) -> None:
+def test_a_folder_is_accepted_for_the_same_settings_only(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "run"
     check_claim(folder, TINY)
     assert not folder.exists()
@@ -24,13 +24,13 @@ def test_a_claim_holds_for_the_same_settings_only(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == [RECIPE]
 
 
-def test_a_claim_tells_whether_there_is_something_to_resume(tmp_path: Path) -> None:
+def test_claim_returns_whether_there_is_a_checkpoint(tmp_path: Path) -> None:
     claim(tmp_path, TINY)
     trained(tiny(), tmp_path, stop=2)
     assert claim(tmp_path, TINY) is True
 
 
-def test_a_run_of_something_else_is_not_taken(tmp_path: Path) -> None:
+def test_a_run_of_another_command_is_refused(tmp_path: Path) -> None:
     trained(tiny(), tmp_path)
     with pytest.raises(SettingsError, match="not one of this command"):
         claim(tmp_path, TINY)
@@ -38,7 +38,7 @@ def test_a_run_of_something_else_is_not_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [None, "The loss is nan."])
-def test_how_it_ended_is_remembered(tmp_path: Path, error: str | None) -> None:
+def test_the_outcome_of_a_run_is_stored(tmp_path: Path, error: str | None) -> None:
     claim(tmp_path, TINY)
     assert not is_over(tmp_path)
     conclude(tmp_path, error)
@@ -46,7 +46,7 @@ def test_how_it_ended_is_remembered(tmp_path: Path, error: str | None) -> None:
     assert json.loads((tmp_path / "outcome.json").read_text()) == {"error": error}
 
 
-def test_a_place_that_cannot_be_a_folder_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_path_that_is_a_file_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CheckpointError, match="could not be written") as caught:
         claim(tmp_path / "file" / "run", TINY)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.bench.trials import claim
-from glassformer.bench.variants import BASELINE, described, factors, trials, variants
+from glassformer.bench.variants import BASELINE, describe_baseline, factors, trials, variants
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
 from train.runs import TINY
@@ -59,13 +59,13 @@ def test_a_grid_is_every_combination_once() -> None:
     assert found[0].settings == TINY and found[1].name == "model.dropout=0.1,train.optimizer=muon"
 
 
-def test_the_baseline_is_there_though_no_combination_is_it() -> None:
+def test_the_baseline_is_added_to_a_grid_without_it() -> None:
     assert names("model.dropout=0.2", "model.d_ff=8,32", grid=True) == [
         BASELINE, "model.dropout=0.2,model.d_ff=8", "model.dropout=0.2,model.d_ff=32",
     ]  # fmt: skip
 
 
-def test_what_is_the_same_is_tried_once() -> None:
+def test_equal_settings_are_tried_once() -> None:
     assert names("model.dropout=0.2,0.20,0.2") == [BASELINE, "model.dropout=0.2"]
 
 
@@ -94,7 +94,7 @@ def test_wrong_names_and_values_are_refused(text: str, what: str) -> None:
         names("model.d_ff=8", text)
 
 
-def test_every_variant_meets_every_seed_in_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_every_variant_and_seed_has_its_own_folder(tmp_path: Path) -> None:
     base = TINY.replace(train={"seed": 5})
     some = variants(base, {**TRIED, "train.start_from": ["runs/a", "runs_a"]}, grid=False)
     found = trials(some, 3, tmp_path)
@@ -110,11 +110,11 @@ def test_every_variant_meets_every_seed_in_a_folder_of_its_own(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_of_other_runs_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+def test_a_folder_of_other_runs_is_refused_before_training(tmp_path: Path) -> None:
     claim(tmp_path / "model.dropout=0.2" / "seed-1", TINY)
     with pytest.raises(SettingsError, match=r"model\.dropout = 0\.1, now 0\.2"):
         trials(variants(TINY, TRIED, grid=False), 1, tmp_path)
 
 
 def test_the_baseline_is_described_by_its_own_values() -> None:
-    assert described(TINY, TRIED) == "baseline: model.dropout=0.1, train.optimizer=adamw"
+    assert describe_baseline(TINY, TRIED) == "baseline: model.dropout=0.1, train.optimizer=adamw"

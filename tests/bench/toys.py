@@ -6,7 +6,7 @@ from typing import Any
 
 from glassformer import checkpoint
 from glassformer.bench.engines import BOS, PAD
-from glassformer.bench.lively import lively
+from glassformer.bench.varied_outputs import vary_outputs
 from glassformer.checkpoint import Checkpoint, weights_of
 from glassformer.config import RunSettings
 from glassformer.data.tokenizer import Tokenizer
@@ -36,7 +36,7 @@ def write_translator(folder: Path, **changes: object) -> Checkpoint:
     settings = RunSettings.of(model={"vocab_size": 40, **sizes, **changes})
     model = build(settings.model).eval()
     assert isinstance(model, Transformer)
-    weights = weights_of(lively(model, unsayable=[PAD, BOS]))
+    weights = weights_of(vary_outputs(model, banned=[PAD, BOS]))
     content = Checkpoint(settings, weights, {"joint": subwords})
     checkpoint.write(content, folder)
     return content

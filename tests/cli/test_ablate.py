@@ -109,7 +109,7 @@ def test_what_goes_wrong_is_a_row(glassformer: Command, recipe: Path) -> None:
     baseline, diverged, starved = result()["rows"]
     assert baseline["best"]["mean"] > 0 and diverged["best"] is None and starved["best"] is None
     assert "An epoch has" in starved["runs"][0]["error"]
-    assert "Went wrong" in out and said.count("went wrong:") == 2
+    assert "Errors" in out and said.count("went wrong:") == 2
     assert "0 of 1" in out and diverged["runs"][0]["error"] in " ".join(out.split())
     code, _, said = glassformer("ablate", recipe, *vary)
     assert code == 0 and "stopped after" not in said
@@ -151,7 +151,7 @@ def test_a_translator_is_compared_by_bleu_on_text(glassformer: Command, tmp_path
         (("--vary", "model.d_ff=8", "train.max_step=4"), "Unknown setting 'train.max_step'"),
         (("--vary", "model.d_ff=8", "--output", "a.md"), "Say --output a.json"),
         ((), "--vary"),
-        (("--vary", "model.d_ff=8", "--seeds", "22"), "--seeds"),
+        (("--vary", "model.d_ff=8", "--seeds", "0"), "--seeds"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(

@@ -12,8 +12,8 @@ import pytest
 import two_way
 from cli.models import LONGEST, TEXTS, write_model
 from glassformer import checkpoint
-from glassformer.cli import align as verb
 from glassformer.data import grammar
+from glassformer.inspect import aligner
 from glassformer.inspect.alignment import Head, align, readings, tallies
 from glassformer.inspect.links import Tally, TextPair, diagonal, pharaoh
 from glassformer.inspect.word_attention import split_words
@@ -207,7 +207,7 @@ def test_many_lines_choose_for_themselves(command: Command) -> None:
 def test_a_model_of_the_grammar_chooses_by_the_truth(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verb, "CHOICE", FEW)
+    monkeypatch.setattr(aligner, "CHOICE", FEW)
     rates = tallies(load_translator("run", engine="torch"), list(grammar.pairs("valid", FEW)))
     best = min(rates, key=lambda head: rates[head].error_rate)
     options = ("--source", "text.en", "--target", "text.fr", "--threads", 1)

@@ -107,3 +107,124 @@ def test_bench_model_ends_with_its_worst_ratio_and_writes_its_figures(tmp_path: 
     assert report["command"].startswith("glassformer bench model")
     assert report["machine"]["torch"]
     assert str(tmp_path) not in json.dumps(report)
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_the_short_option_shows_the_same_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    command = Command(monkeypatch, capsys)
+    arguments = [verb] if verb else []
+    assert command(*arguments, "-h") == command(*arguments, "--help")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_eighty_columns_and_names_no_python_types(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = Command(monkeypatch, capsys)(verb, "-h")
+    assert max(map(len, out.splitlines())) <= 80
+    assert not any(mark in out for mark in ("<", "list[", "int range", "x>="))
+    cut_off = [line for line in out.splitlines() if line.endswith("...") and "Usage" not in line]
+    assert cut_off == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "remedy"),
+    [
+        (["translate", "--bem", "3"], "No such option: --bem", "glassformer translate -h"),
+        (["descr"], "No such command 'descr'", "glassformer -h"),
+        (["describe"], "Missing argument 'PRESET'", "glassformer describe -h"),
+        (["data", "get"], "Missing argument 'NAME'", "glassformer data get -h"),
+        (["describe", "tiny", "--length", "0"], "'--length'", "glassformer describe -h"),
+    ],
+)
+def test_an_error_of_the_parser_has_the_form_of_all_errors(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    what: str,
+    remedy: str,
+) -> None:
+    code, out, said = Command(monkeypatch, capsys)(*arguments)
+    first, why, last = said.splitlines()
+    assert (code, out) == (2, "") and first.startswith("error: ") and what in first
+    assert why.startswith("  why:  The command is: glassformer")
+    assert last == f"  next: {remedy}"
+
+
+def test_a_group_without_a_command_shows_its_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = Command(monkeypatch, capsys)("data")
+    assert code == 2 and said.startswith("Usage: glassformer data") and "error" not in said
+
+
+# Standard streams that are closed, full, or a pipe without a reader
+
+
+def shell(line: str) -> tuple[int, str, str]:
+    """Run a line of bash; `$G` is the command. Return its exit code, output and errors."""
+    command = f"G='{sys.executable} -m glassformer'; {line}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+PRINTING = ["", "--help", "models"]  # by print, click and rich
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize("verb", PRINTING)
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [("> /dev/full", "No space left on device"), (">&-", "Bad file descriptor")],
+    ids=["full", "closed"],
+)
+def test_output_that_cannot_be_written_is_one_error(verb: str, output: str, why: str) -> None:
+    code, _, said = shell(f"$G {verb} {output}")
+    assert code == 1
+    assert said.startswith(f"error: Standard output cannot be written: {why}.\n")
+    assert said.count("\n") == 3
+
+
+@pytest.mark.parametrize("verb", ["--help", "models"])
+def test_a_reader_that_is_gone_ends_a_command_as_it_ends_unix_tools(verb: str) -> None:
+    code, out, said = shell(f"$G {verb} | true; exit ${{PIPESTATUS[0]}}")
+    assert (code, out, said) == (141, "", "")
+
+
+def test_closed_streams_leave_the_exit_code_and_receive_no_errors() -> None:
+    assert shell("$G describe no-such-preset 2>&-")[:2] == (2, "")
+    assert shell("$G describe no-such-preset <&- >&- 2>&-") == (2, "", "")
+    assert shell("$G describe no-such-preset 2> /dev/full")[:2] == (2, "")
+
+
+def test_input_that_cannot_be_read_is_a_data_error(tmp_path: Path) -> None:
+    code, out, said = shell(f"$G classify 0> {tmp_path / 'file'}")
+    assert (code, out) == (3, "")
+    assert said.startswith("error: standard input cannot be read: Bad file descriptor.\n")
+
+
+def test_memory_that_runs_out_is_one_error(
+    glassformer: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(*_: object) -> None:
+        raise MemoryError("Unable to allocate 560. GiB")
+
+    monkeypatch.setattr("glassformer.cli.describe.preset", describe)
+    code, _, said = glassformer("describe", "tiny")
+    assert code == 1 and said.startswith("error: Memory ran out. Unable to allocate 560. GiB\n")
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [f"[model]\nx = {'[' * 3_000}{']' * 3_000}", f"[train]\nseed = {'{a=' * 3_000}1{'}' * 3_000}"],
+    ids=["lists", "tables"],
+)
+def test_a_recipe_that_is_nested_too_deeply_is_refused(
+    glassformer: Command, tmp_path: Path, recipe: str
+) -> None:
+    (tmp_path / "deep.toml").write_text(recipe)
+    code, _, said = glassformer("train", "deep.toml")
+    assert code == 2 and said.startswith("error: The settings are nested too deeply.\n")

@@ -99,7 +99,7 @@ def test_a_recipe_that_has_changed_does_not_go_on_with_the_run_of_before(
     [
         (("none",), 3, "There is no log none/log.jsonl"),
         (("none.toml",), 2, "There is no recipe none.toml"),
-        (("a", "--figure", "f.gif"), 2, "f.gif is no name of a picture"),
+        (("a", "--figure", "f.gif"), 2, "f.gif is not the name of a figure"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(

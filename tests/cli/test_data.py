@@ -108,7 +108,7 @@ def test_show_takes_changes_and_a_task_has_no_subwords(
 def test_show_counts_the_pieces_that_a_masked_language_model_reads(
     glassformer: Command, tmp_path: Path
 ) -> None:
-    settings = text(tmp_path, model={"kind": "masked-language-model"}, data={"hidden": 0.2})
+    settings = text(tmp_path, model={"kind": "masked-language-model"}, data={"mask_rate": 0.2})
     (tmp_path / "text.toml").write_text(settings.to_toml())
     totals = []
     for longest in (256, 3):

@@ -14,16 +14,16 @@ import torch
 import two_way
 from glassformer import checkpoint
 from glassformer.checkpoint import Checkpoint, weights_of
-from glassformer.cli.examples import watched_fetching
 from glassformer.config import RunSettings
 from glassformer.data import datasets
 from glassformer.data.prepare import prepare
 from glassformer.data.typography import normalize
 from glassformer.decode.options import SearchOptions
 from glassformer.evaluate.bleu import bleu
-from glassformer.evaluate.translation import Said
+from glassformer.evaluate.translation import Translations
 from glassformer.model.build import build
 from glassformer.pipeline import load_classifier, load_translator
+from glassformer.progress import watched_fetching
 from pretrained.stand_ins import bundle
 from train.runs import ON_FILES, PAIRS, Command, text
 
@@ -148,8 +148,8 @@ def test_output_that_is_tokenised_is_scored_as_it_is_and_the_card_tells_so(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacremoses", None)  # which is not needed
     perfect = [f"L&apos; {reference} ." for reference in REFERENCES]
-    said = Said(perfect, 9, 1.0, None)
-    monkeypatch.setattr("glassformer.evaluate.translation.say", lambda *_, **__: said)
+    said = Translations(perfect, 9, 1.0, None)
+    monkeypatch.setattr("glassformer.evaluate.translation.translate_all", lambda *_, **__: said)
     Path("tok.fr").write_text("".join(f"{line.lower()}\n" for line in perfect))
     tokens = ("--tokenised-reference", "tok.fr", "--tokenised-output")
     code, out, told = translator("evaluate", "run", *FILES, *tokens, *ONE, "--json", "card.json")
@@ -233,7 +233,7 @@ def test_without_sacremoses_a_set_is_scored_all_the_same_and_what_is_left_out_is
 
 def test_a_picture_of_another_kind_is_refused_before_the_work(translator: Command) -> None:
     code, out, said = translator("evaluate", "run", *FILES, "--beams", "--plot", "beams.pdf")
-    assert (code, out) == (2, "") and "beams.pdf is no name of a picture" in said
+    assert (code, out) == (2, "") and "beams.pdf is not the name of a figure" in said
     assert "translating" not in said
 
 
@@ -268,7 +268,7 @@ def test_a_classifier_gets_its_card(classifier: Command) -> None:
     assert [c["label"] for c in content["classes"]] == ["glad", "sad"]
     assert [sum(row) for row in content["confusion"]] == [10, 10]
     assert len(content["bins"]) == 15
-    for word in ("macro F1", "95% interval", "expected calibration error", "said glad"):
+    for word in ("macro F1", "95% interval", "expected calibration error", "predicted glad"):
         assert word in out and word in Path("card.md").read_text()
     checksum = sha256(Path("valid.jsonl").read_bytes()).hexdigest()
     assert content["circumstances"]["checksums"] == {"valid.jsonl": checksum}
@@ -405,7 +405,7 @@ def test_what_has_no_right_answer_is_not_judged(glassformer: Command, tmp_path: 
 
 
 def test_what_only_guesses_words_is_not_judged(glassformer: Command, tmp_path: Path) -> None:
-    saved(text(tmp_path, model={"kind": "masked-language-model"}, data={"hidden": 0.2}))
+    saved(text(tmp_path, model={"kind": "masked-language-model"}, data={"mask_rate": 0.2}))
     code, out, said = glassformer("evaluate", "run", *FILES)
     assert (code, out) == (4, "") and "run holds a masked-language-model" in said
 

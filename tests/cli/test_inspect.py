@@ -104,7 +104,7 @@ def test_heads_over_a_corpus(command: Command) -> None:
 def test_heads_are_weighed_by_what_bleu_loses_without_them(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassformer.cli.inspect.TRIALS", 30)
+    monkeypatch.setattr("glassformer.inspect.importance.TRIALS", 30)
     translator = load_translator("run")
     Path("en").write_text("".join(f"{text}\n" for text in TEXTS))
     own = translator.translate(TEXTS, beam_size=1)

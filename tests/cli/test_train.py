@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from glassformer.checkpoint import find, read, sole_writer
-from glassformer.cli.progress import Bar, fetching
 from glassformer.cli.train import read_recipe
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
 from glassformer.pipeline import Classifier, load
+from glassformer.progress import Bar, fetching
 from train.runs import (
     ON_FILES,
     RECIPE,
@@ -372,7 +372,7 @@ def words(glassformer: Command, tmp_path: Path) -> Path:
     settings = text(
         tmp_path,
         model={"kind": "masked-language-model"},
-        data={"hidden": 0.2, "fold_case": True, "batch_tokens": 200},
+        data={"mask_rate": 0.2, "fold_case": True, "batch_tokens": 200},
         train={"max_steps": 2},
     )
     code, out, said = glassformer("train", written(tmp_path, settings), "--run", "words")
@@ -433,9 +433,9 @@ def test_a_run_of_another_shape_is_not_started_from(
 @pytest.mark.parametrize(
     ("change", "what", "remedy"),
     [
-        ("data.hidden=0", "data.hidden = 0.0 does not go with", "Set data.hidden = 0.15"),
+        ("data.mask_rate=0", "data.mask_rate = 0.0 does not go with", "Set data.mask_rate = 0.15"),
         ("data.subword_sampling=0.1", "data.subword_sampling = 0.1", "data.subword_sampling out"),
-        ("data.hidden=1", "data.hidden = 1", "set data.hidden"),
+        ("data.mask_rate=1", "data.mask_rate = 1", "set data.mask_rate"),
         ("train.metric=bleu", "does not go with a masked-language-model", "'accuracy' or 'loss'"),
     ],
 )
@@ -443,7 +443,7 @@ def test_what_does_not_go_with_a_masked_language_model_is_named(
     glassformer: Command, tmp_path: Path, change: str, what: str, remedy: str
 ) -> None:
     model = {"kind": "masked-language-model"}
-    recipe = written(tmp_path, text(tmp_path, model=model, data={"hidden": 0.2}))
+    recipe = written(tmp_path, text(tmp_path, model=model, data={"mask_rate": 0.2}))
     code, out, said = glassformer("train", recipe, change)
     said = " ".join(said.split())
     assert (code, out) == (2, "") and what in said and remedy in said.partition("next:")[2]

@@ -340,6 +340,42 @@ def test_a_prefix_longer_than_an_answer_may_be_is_refused(command: Command) -> N
     assert code == 2 and "Text 1: " in said and "prefix" in said and "max_length" in said
 
 
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--beam", 5_000), "beam_size = 5000"),
+        (("--beam", 100_000), "beam_size = 100000"),
+        (("--sample", "--n-best", 5_000), "n_best = 5000"),
+        (("--min-length", 10_000), "min_length = 10000"),
+        (("--max-length", 10_000), "max_length = 10000"),
+        (("--batch-tokens", 10**9), "batch_tokens = 1000000000"),
+    ],
+    ids=str,
+)
+def test_settings_beyond_their_limits_are_refused_before_a_model_is_loaded(
+    glassformer: Command, options: tuple[object, ...], what: str
+) -> None:
+    code, out, said = refused(glassformer, *options, "a dog")  # there is no model
+    assert (code, out) == (2, []) and said.startswith(f"error: {what} is not a valid ")
+
+
+def test_a_search_that_takes_long_says_so_first(command: Command) -> None:
+    ask = ("translate", "--model", "run", "--threads", 1, "--beam", 250, "--max-length", 20)
+    code, _, said = command(*ask, "--min-length", 20, TEXTS[0])
+    assert code == 0 and said.startswith("note: each answer takes at least 20 steps of 250 hyp")
+    assert command(*ask, "--min-length", 19, TEXTS[0])[2] == ""
+
+
+def test_a_prefix_with_a_line_break_is_refused(command: Command) -> None:
+    code, _, said = refused(command, "--prefix", "un\nchat", "a dog")
+    assert code == 2 and "has a line break" in said
+
+
+def test_a_prefix_comes_back_as_it_was_given(translate: Said) -> None:
+    for prefix in (" un", "un  chat", "ｕｎ"):
+        assert all(answer.startswith(prefix) for answer in translate("--prefix", prefix, *TEXTS))
+
+
 def test_a_prefix_that_no_subwords_spell_is_refused(command: Command) -> None:
     code, out, said = refused(command, "--prefix", "un Ж chat", "a dog")
     assert (code, out) == (2, []) and "The prefix 'un Ж chat' cannot be spelt" in said

@@ -32,7 +32,7 @@ EXACT = {"byte_fallback": True, "normalization": "identity"}
         ("data.source_language", {"data": {"source_language": "fr", "target_language": "en"}}),
         ("data.examples", {"data": {"name": "multi30k", "examples": 500}}),
         ("data.symbols", {"data": {"symbols": 5}}),
-        ("data.hidden", {"data": {"name": "copy", "hidden": 0.5}}),
+        ("data.mask_rate", {"data": {"name": "copy", "mask_rate": 0.5}}),
         ("data.max_length", {"data": {"name": "copy", "max_length": 4}}),
         ("languages", {"data": {"name": "multi30k", "source_language": "de"}, "model": CLASSIFIER}),
         ("data.train_split", {"data": {"name": "multi30k"}, "model": CLASSIFIER}),
@@ -61,7 +61,7 @@ EXACT = {"byte_fallback": True, "normalization": "identity"}
         ("data.noise", {"data": EXACT | {"noise": {"lower": 0.1}, "subword_sampling": 0.1}}),
         ("data.clean", {"data": {"clean": True}}),
         ("data.clean", {"data": FILES | {"clean": True}, "model": {"kind": "language-model"}}),
-        ("train.agreement", {"model": {"dropout": 0.0}, "train": {"agreement": 5.0}}),
+        ("train.r_drop", {"model": {"dropout": 0.0}, "train": {"r_drop": 5.0}}),
     ],
 )
 def test_what_would_be_passed_over_or_mean_something_else_is_refused(setting, sections):
@@ -84,7 +84,7 @@ def test_what_would_be_passed_over_or_mean_something_else_is_refused(setting, se
         {"data": MIXTURE | EXACT | {"directions": "both", "noise": {"lower": 0.1}, "clean": True}},
         {"data": EXACT | {"name": "multi30k", "noise": {"joined": 0.1}, "directions": "both"}},
         {"data": {"name": "copy", "longest": 8}, "model": {"kind": "tagger"}},
-        {"model": {"dropout": 0.0, "attention_dropout": 0.1}, "train": {"agreement": 5.0}},
+        {"model": {"dropout": 0.0, "attention_dropout": 0.1}, "train": {"r_drop": 5.0}},
     ],
 )
 def test_what_goes_together_passes(sections):

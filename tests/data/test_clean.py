@@ -50,11 +50,11 @@ def test_a_side_in_the_other_language_is_found():
     assert broken_rule((english + ".", english), ODDS) == "language"
 
 
-def test_hardly_a_good_pair_is_taken_for_another_language():
+def test_few_good_pairs_are_taken_for_another_language():
     assert sum(broken_rule(pair, ODDS) is not None for pair in GOOD) / len(GOOD) < 0.002
 
 
-def test_duplicates_are_found_whatever_their_case_and_punctuation():
+def test_duplicates_are_found_regardless_of_case_and_punctuation():
     rows = [("A dog.", "Un chien."), ("a dog", "un chien !"), ("A dog.", "Le chien.")]
     cleaned = Cleaned(lambda: rows)
     assert list(cleaned) == [rows[0], rows[2]]

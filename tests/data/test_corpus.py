@@ -432,3 +432,13 @@ def test_a_gzipped_pipe_is_unpacked_and_bounded(tmp_path, few_bytes):
                 list(rows)
         writer.join()
         pipe.unlink()
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_two_columns_of_one_name_are_refused_unless_a_number_tells_which(tmp_path, name):
+    mark = "," if name.endswith("csv") else "\t"
+    rows = [["en", "fr", "en"], ["a dog", "un chien", "a hound"]]
+    path = written(tmp_path, name, "".join(f"{mark.join(row)}\n" for row in rows))
+    with pytest.raises(DataError, match="has 2 columns called 'en'") as caught:
+        list(Corpus(TextFiles((path,), ("en", "fr"))))
+    assert "number: 1" in caught.value.remedy
+    assert list(Corpus(TextFiles((path,), (3, "fr")))) == [("a hound", "un chien")]

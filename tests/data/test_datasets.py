@@ -91,12 +91,12 @@ def toy(monkeypatch, url: str = "http://127.0.0.1:1", **splits: Split) -> Manife
 # ------------------------------------------------------------------ the manifests
 
 
-def test_the_sets_of_the_package_are_these():
+def test_the_package_has_these_sets():
     assert datasets.names() == ["general", "imdb", "multi30k", "wmt14"]
 
 
 @pytest.mark.parametrize("name", datasets.names())
-def test_a_manifest_lists_every_file_of_every_split_and_how_to_know_it(name):
+def test_a_manifest_lists_every_file_of_every_split_with_its_origin(name):
     sheet = datasets.manifest(name)
     assert sheet.name == name
     used = {
@@ -132,7 +132,7 @@ def test_a_manifest_lists_every_file_of_every_split_and_how_to_know_it(name):
         (lambda: datasets.find("imdb", "unsup", ("label",)), "There is text"),
     ],
 )
-def test_what_is_unknown_is_answered_with_what_is_near(ask, said):
+def test_an_unknown_name_is_answered_with_the_nearest(ask, said):
     with pytest.raises(DataError, match=said):
         ask()
 
@@ -162,7 +162,7 @@ def test_a_split_may_be_a_slice_of_its_files(monkeypatch, given):
     assert datasets.find("toy", "valid") == TextFiles((path,), start=2, stop=5)
 
 
-def test_what_is_nowhere_is_downloaded_into_the_cache(monkeypatch, given, cache, site):
+def test_a_missing_file_is_downloaded_into_the_cache(monkeypatch, given, cache, site):
     folder, url = site
     put(folder, "train.en", EN), put(folder, "train.fr", FR)
     toy(monkeypatch, url)
@@ -175,7 +175,7 @@ def test_what_is_nowhere_is_downloaded_into_the_cache(monkeypatch, given, cache,
     assert datasets.find("toy", download=False) == files
 
 
-def test_what_is_nowhere_and_not_to_be_fetched_is_an_error_with_its_place(monkeypatch):
+def test_without_download_the_error_names_the_path_of_a_missing_file(monkeypatch):
     toy(monkeypatch)
     with pytest.raises(DataError, match=r"glassformer data get toy") as raised:
         datasets.find("toy", download=False)
@@ -200,7 +200,7 @@ def test_the_first_alternative_that_is_all_there_is_read(monkeypatch, given, sit
     assert [path.name for path in datasets.find("toy").paths] == ["kept.en", "kept.fr"]
 
 
-def test_get_brings_every_split_that_can_be_had(monkeypatch, given, site):
+def test_get_returns_every_split_that_can_be_downloaded(monkeypatch, given, site):
     folder, url = site
     put(folder, "train.en", EN), put(folder, "train.fr", FR)
     toy(monkeypatch, url, kept=Split(files=("toy/kept.{column}",)))
@@ -234,16 +234,14 @@ def test_a_file_is_checked_once_and_again_when_it_changes(monkeypatch, given):
         datasets.find("toy", "train", ("en",))
 
 
-def test_a_cache_that_cannot_be_written_does_not_keep_the_data_from_being_read(
-    monkeypatch, given, tmp_path
-):
+def test_data_is_read_with_a_read_only_cache(monkeypatch, given, tmp_path):
     toy(monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(put(tmp_path, "a file", "")))
     path = put(given, "toy/train.en", EN)
     assert datasets.find("toy", "train", ("en",)).paths == (path,)
 
 
-def test_a_folder_that_is_given_and_missing_is_not_passed_over(monkeypatch, tmp_path):
+def test_a_missing_data_folder_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path / "typo"))
     with pytest.raises(DataError, match=r"GLASSFORMER_DATA names no folder: .*typo"):
         datasets.find("multi30k")
@@ -297,7 +295,7 @@ def test_imdb_is_prepared_from_the_archive_and_from_nothing_else_in_it(
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_valid_and_train_of_imdb_leave_no_review_out_and_part_where_films_do(given):
+def test_valid_and_train_of_imdb_cover_all_reviews_and_share_no_film(given):
     """The first and last reviews of films at the borders, as they are numbered in the archive."""
     train = {"pos": [0, 1_102, 3_514, 10_987, 11_010], "neg": [0, 3_513, 3_970, 11_016, 11_499]}
     valid = {"pos": [11_011, 11_020, 11_100, 12_499], "neg": [3_514, 3_600, 3_969, 11_500, 12_499]}
@@ -364,7 +362,7 @@ def test_wmt14_keeps_every_pair_of_a_test_set(monkeypatch):
     assert calls[0][1]["split"] == "validation"
 
 
-def test_wmt14_says_which_package_it_needs(monkeypatch):
+def test_wmt14_names_the_package_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingPackageError, match=r"glassformer\[hf\]"):
         datasets.find("wmt14")
@@ -381,7 +379,7 @@ def test_a_preparation_that_fails_leaves_no_file_and_says_why(monkeypatch, cache
     assert not list(cache.rglob("*.gz"))
 
 
-def test_two_that_prepare_the_same_at_once_each_write_their_own(tmp_path, monkeypatch):
+def test_two_processes_that_prepare_a_set_write_separate_files(tmp_path, monkeypatch):
     path, pids = tmp_path / "text.gz", iter((1, 2))
     monkeypatch.setattr(datasets.os, "getpid", lambda: next(pids))
 

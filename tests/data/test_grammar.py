@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from glassformer.data.grammar import SPLITS, AlignedPair, pairs, speak
+from glassformer.data.grammar import SPLITS, AlignedPair, pairs, realise
 from glassformer.data.grammar.inflection import (
     conjugation,
     ending_in_ed,
@@ -522,9 +522,9 @@ def read_gloss(gloss: str, source_words: tuple[str, ...]):
 
 
 @pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
-def test_a_tree_is_spoken_as_a_person_would(example):
+def test_a_tree_has_the_expected_english_and_french(example):
     tree, source, target, gloss = example
-    pair = speak(tree)
+    pair = realise(tree)
     assert (pair.source, pair.target) == (source, target)
     target_words, alignment = read_gloss(gloss, pair.source_words)
     assert pair.target_words == target_words
@@ -593,10 +593,10 @@ def test_training_has_a_hundred_thousand_distinct_pairs(train):
     assert len({(pair.source, pair.target) for pair in train}) == MANY_PAIRS
 
 
-def test_an_english_sentence_has_one_french_and_one_alignment(train):
+def test_an_english_sentence_has_one_translation_and_one_alignment(train):
     """Drawn again from another seed, before anything is left out as seen."""
     sampler, spoken = Sampler("any"), {pair.source: pair for pair in train}
-    drawn = [speak(sampler.sentence()) for _ in range(30_000)]
+    drawn = [realise(sampler.sentence()) for _ in range(30_000)]
     assert all(spoken.setdefault(pair.source, pair) == pair for pair in drawn)
     assert len(spoken) < MANY_PAIRS + len(drawn), "none came twice, so nothing was compared"
 
@@ -610,7 +610,7 @@ def check_words_in_text(words: tuple[str, ...], text: str) -> None:
     assert end == len(text)
 
 
-def test_words_stand_in_the_text_in_order_with_spaces_between(train):
+def test_words_are_in_the_order_of_the_text_with_spaces_between(train):
     for pair in train[:20_000]:
         check_words_in_text(pair.source_words, pair.source)
         check_words_in_text(pair.target_words, pair.target)
@@ -691,7 +691,7 @@ def bigrams(sentences: list[AlignedPair]) -> set[tuple[str, ...]]:
     return {two for pair in sentences for two in pairwise(w.lower() for w in pair.source_words)}
 
 
-def test_no_held_out_adjective_meets_its_noun_in_training(train, held_out):
+def test_held_out_adjectives_and_nouns_do_not_cooccur_in_training(train, held_out):
     """Read off the English text, where an adjective stands before its noun."""
     seen = bigrams(train)
     for split, sentences in held_out.items():
@@ -706,7 +706,7 @@ def test_no_held_out_adjective_meets_its_noun_in_training(train, held_out):
         assert len(kept & bigrams(sentences)) > 10
 
 
-def test_no_training_tree_holds_a_held_out_combination_and_every_other_one_does():
+def test_only_trees_of_other_splits_contain_held_out_combinations():
     for split in SPLITS:
         sampler = Sampler(f"trees {split}")
         trees = (sampler.sentence() for _ in range(20_000))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from glassformer.config import RunSettings
 from glassformer.data import datasets, grammar, prepare, store, tasks
 from glassformer.data.corpus import TextFiles
+from glassformer.data.kinds import KINDS
 from glassformer.data.prepare import Prepared
 from glassformer.data.tokenizer import PAD, UNK, Tokenizer
 from glassformer.errors import DataError, GlassformerError, SettingsError
@@ -169,7 +170,7 @@ def test_of_a_table_a_masked_language_model_reads_the_text_only(folder):
 
 @pytest.mark.parametrize("task", tasks.TASKS)
 @pytest.mark.parametrize("kind", ["tagger", "translator"])
-def test_a_task_is_made_up(folder, task, kind):
+def test_a_task_is_generated_without_text(folder, task, kind):
     made = prepare.prepare(
         RunSettings.of(
             model={"kind": kind},
@@ -237,7 +238,7 @@ def test_any_other_name_is_a_named_set(folder, monkeypatch, kind, name, language
     assert set(asked) == {(name, split, languages) for split in ("more", "valid", "best")}
 
 
-def test_what_a_run_ends_with_comes_in_the_subwords_of_what_it_begins_with(folder):
+def test_the_final_text_has_the_subwords_of_the_training_text(folder):
     final = [("a dog sees a zebu", "un chien voit un zébu"), *TRAIN[:2]]
     files = write_sides(folder, "final", final)
     made, without = prepared(folder, final=files, max_length=30), prepared(folder, max_length=30)
@@ -249,7 +250,7 @@ def test_what_a_run_ends_with_comes_in_the_subwords_of_what_it_begins_with(folde
     assert error.what == "No example to end on is left." and "30 subwords" in error.why
 
 
-def test_what_of_the_final_text_is_lost_is_told(folder):
+def test_losses_of_the_final_text_are_reported(folder):
     long, empty = (" ".join(["a dog"] * 20), "un chien"), ("a", " ")
     files = write_sides(folder, "final", [long, *TRAIN, empty])
     made = prepared(folder, final=files, max_length=30, skip_bad=True)
@@ -270,7 +271,7 @@ def test_a_split_that_a_set_does_not_have_is_answered_with_the_nearest(folder):
     assert "split of imdb called 'unsupp'" in error.what and "'unsup'" in error.remedy
 
 
-def test_validation_looks_at_no_more_than_it_is_told_to(folder):
+def test_validation_reads_at_most_valid_examples(folder):
     made = prepared(folder, valid=PAIRS, valid_examples=5)
     assert len(made.valid) == 5
     assert made.valid_rows == PAIRS[:5]
@@ -282,7 +283,7 @@ def test_validation_looks_at_no_more_than_it_is_told_to(folder):
 @pytest.mark.parametrize(
     "options", [{}, {"joint_vocabulary": False}, {"subword_sampling": 0.2}], ids=str
 )
-def test_a_second_time_nothing_is_tokenised(folder, monkeypatch, options):
+def test_a_second_preparation_reads_the_cache(folder, monkeypatch, options):
     first = prepared(folder, **options)
 
     def busy(*_, **__):
@@ -312,7 +313,7 @@ def test_a_second_time_nothing_is_tokenised(folder, monkeypatch, options):
     ],
     ids=str,
 )
-def test_what_changed_is_prepared_anew(folder, monkeypatch, change):
+def test_a_changed_text_is_prepared_again(folder, monkeypatch, change):
     """As anew as with an empty cache."""
     before = prepared(folder)
     after = prepared(folder, **change)
@@ -322,14 +323,14 @@ def test_what_changed_is_prepared_anew(folder, monkeypatch, change):
     assert after.settings == expected.settings
 
 
-def test_folded_text_is_prepared_apart(folder):
+def test_folded_text_has_its_own_cache(folder):
     rows = [(source.title(), target.upper()) for source, target in TRAIN]
     plain, folded = (prepared(folder, train=rows, fold_case=fold) for fold in (False, True))
     assert texts(plain) == rows and texts(folded) == TRAIN
     assert texts(prepared(folder, train=rows)) == rows
 
 
-def test_what_is_hidden_is_drawn_later_and_not_kept(folder):
+def test_masks_are_drawn_per_batch_and_not_cached(folder):
     lines = [(text,) for text, _ in TRAIN]
     first = prepared(folder, kind=MASKED, train=lines, valid=lines[:2], hidden=0.2)
     before = kept(folder)
@@ -338,7 +339,7 @@ def test_what_is_hidden_is_drawn_later_and_not_kept(folder):
     assert second.train.hidden == 0.6
 
 
-def test_subwords_that_are_given_are_the_ones(folder, monkeypatch):
+def test_given_subwords_are_used(folder, monkeypatch):
     other = Tokenizer.train(["the quick brown fox " * 3] * 9, 30)
     monkeypatch.setattr(Tokenizer, "train", lambda *_, **__: pytest.fail("learned its own"))
     settings = settings_for(folder, kind="classifier", train=LABELLED, valid=LABELLED[:4])
@@ -377,7 +378,7 @@ def test_a_bad_row_skipped_once_is_not_skipped_for_good(folder):
 
 
 @pytest.mark.parametrize("work", ["train", "encode"])
-def test_killed_while_it_is_made_it_is_made_again(folder, monkeypatch, work):
+def test_an_interrupted_preparation_is_repeated(folder, monkeypatch, work):
     def killed(*_, **__):
         raise KeyboardInterrupt
 
@@ -390,7 +391,7 @@ def test_killed_while_it_is_made_it_is_made_again(folder, monkeypatch, work):
     assert not [path for path in kept(folder) if path.name.startswith(".")]
 
 
-def test_half_of_what_is_made_has_not_the_name_of_the_whole(folder):
+def test_an_incomplete_folder_has_another_name(folder):
     seen = []
 
     def make(place):
@@ -399,23 +400,23 @@ def test_half_of_what_is_made_has_not_the_name_of_the_whole(folder):
         raise OSError
 
     with pytest.raises(OSError):
-        store.made("something", make)
-    whole = store.made("something", lambda place: (place / "whole").touch())
+        store.cached("something", make)
+    whole = store.cached("something", lambda place: (place / "whole").touch())
     assert seen[0] != whole
     assert [path.name for path in whole.iterdir()] == ["whole"]
-    assert store.made("something", make) == whole and len(seen) == 1
+    assert store.cached("something", make) == whole and len(seen) == 1
 
 
-def test_two_that_make_the_same_at_once_both_get_it(folder, monkeypatch):
+def test_two_processes_that_prepare_the_same_text_both_succeed(folder, monkeypatch):
     pids = iter([1, 2])
     monkeypatch.setattr(store.os, "getpid", lambda: next(pids))
 
     def make(place):
         (place / "part").touch()
         if place.name.endswith("-1"):  # slower than the other one
-            store.made("something", make)
+            store.cached("something", make)
 
-    whole = store.made("something", make)
+    whole = store.cached("something", make)
     assert kept(folder) == [whole]
 
 
@@ -469,8 +470,9 @@ def test_texts_that_are_cut_are_counted(folder, kind):
 
 @given(length=st.integers(0, 60), longest=st.integers(1, 20))
 @settings(deadline=None)
-def test_a_long_text_comes_in_as_few_pieces_as_can_be_all_about_as_long(length, longest):
-    pieces = list(store._pieces(list(range(length)), longest))
+def test_a_long_text_is_split_into_the_fewest_pieces_of_about_equal_length(length, longest):
+    (pieces,), kept = KINDS["masked-language-model"].fit([[list(range(length))]], longest)
+    assert kept == list(range(len(pieces)))
     lengths = [len(piece) for piece in pieces]
     assert all(1 <= n <= longest for n in lengths)
     assert max(lengths, default=0) - min(lengths, default=0) <= 1
@@ -490,7 +492,7 @@ def test_a_masked_language_model_reads_long_texts_to_their_end(folder, monkeypat
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_the_rows_to_validate_on_are_those_of_the_examples(folder, joint):
+def test_validation_rows_are_those_of_the_examples(folder, joint):
     """A score of what is said and the loss are of the same pairs, and no text is refused later."""
     options = {"joint_vocabulary": joint, "vocab_size": 60 if joint else 40}
     made = prepared(folder, valid=UNEVEN[:11], max_length=LIMIT, **options)
@@ -561,7 +563,7 @@ def test_what_is_left_out_is_never_drawn(folder):
     assert drawn_texts(made) == TRAIN
 
 
-def test_the_sides_are_drawn_apart(folder):
+def test_the_sides_are_sampled_independently(folder):
     made = prepared(folder, train=[(text, text) for text, _ in TRAIN], subword_sampling=0.5)
     source, target = made.train.drawn(1).sides
     assert source.flat.tolist() != target.flat.tolist()
@@ -572,7 +574,7 @@ def test_the_sides_are_drawn_apart(folder):
 
 @pytest.mark.parametrize("kind", ["translator", "classifier", "language-model"])
 @pytest.mark.parametrize("sampling", [0.0, 0.3])
-def test_only_in_training_must_others_do_without(folder, kind, sampling):
+def test_models_other_than_masked_ones_are_masked_in_training_only(folder, kind, sampling):
     rows = {"translator": TRAIN, "classifier": LABELLED, "language-model": [p[:1] for p in TRAIN]}
     options = {"kind": kind, "train": rows[kind], "valid": rows[kind][:3]}
     plain = prepared(folder, **options)
@@ -583,7 +585,7 @@ def test_only_in_training_must_others_do_without(folder, kind, sampling):
     assert all(UNK not in np.ravel(side) for side in drawn(plain))
 
 
-def test_a_masked_language_model_is_validated_on_the_same_guesses_each_time(folder):
+def test_a_masked_language_model_is_validated_with_a_fixed_mask(folder):
     lines = [(text,) for text, _ in TRAIN]
     first, again = (
         prepared(folder, kind=MASKED, train=lines, valid=lines[:3], hidden=0.3).valid
@@ -606,7 +608,7 @@ def test_bad_rows_are_named_with_file_and_line(folder):
     assert texts(made) == TRAIN
 
 
-def test_a_label_that_training_never_showed_is_named_with_file_and_line(folder):
+def test_a_label_unseen_in_training_is_named_with_file_and_line(folder):
     valid = [*LABELLED[:2], ("a dog sees", "superb")]
     settings = settings_for(folder, kind="classifier", train=LABELLED, valid=valid)
     error = refusal(DataError, settings)
@@ -617,7 +619,7 @@ def test_a_label_that_training_never_showed_is_named_with_file_and_line(folder):
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_bad_rows_of_either_text_are_told(folder, split):
+def test_bad_rows_of_both_texts_are_reported(folder, split):
     """Also when all is in the cache, which once did not remember those to validate on."""
     rows = {"train": TRAIN, "valid": VALID}
     rows[split] = [("a dog", " "), *rows[split]]
@@ -661,14 +663,14 @@ def test_a_file_that_cannot_be_read_is_named(folder, place):
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_files_that_nobody_named_are_asked_for(folder, split):
+def test_missing_file_settings_are_named(folder, split):
     error = refusal(DataError, settings_for(folder).replace(data={split: []}))
     assert f"data.{split}" in error.what and "files" in error.why
     assert f"Set data.{split}" in error.remedy
 
 
 @pytest.mark.parametrize("kind", ["classifier", "language-model", MASKED])
-def test_a_task_is_refused_to_a_model_that_cannot_answer_it(folder, kind):
+def test_a_task_is_refused_for_other_kinds_of_model(folder, kind):
     data = {"name": "copy", "examples": 4, "valid_examples": 2}
     error = refusal(GlassformerError, RunSettings.of(model={"kind": kind}, data=data))
     assert kind in error.what and "copy" in error.what
@@ -687,10 +689,10 @@ def test_the_grammar_is_refused_to_a_classifier_which_would_have_no_labels(folde
     assert all(kind in error.remedy for kind in kinds) and "classifier" not in error.remedy
 
 
-def test_a_masked_language_model_from_which_nothing_is_hidden_is_refused(folder):
+def test_a_masked_language_model_without_a_mask_rate_is_refused(folder):
     error = refusal(SettingsError, settings_for(folder, kind=MASKED))
-    assert "data.hidden = 0.0" in error.what and MASKED in error.what
-    assert "guessing" in error.why and "data.hidden = 0.15" in error.remedy
+    assert "data.mask_rate = 0.0" in error.what and MASKED in error.what
+    assert "masked share" in error.why and "data.mask_rate = 0.15" in error.remedy
 
 
 def test_a_masked_language_model_does_not_draw_its_subwords(folder):
@@ -707,7 +709,7 @@ def test_a_task_too_short_to_be_one_is_refused(folder):
     assert "longest" in error.what
 
 
-def test_of_two_vocabularies_one_side_takes_the_sources(folder):
+def test_a_model_with_one_side_takes_the_source_vocabulary(folder):
     """As where a classifier starts from a translator."""
     pairs = prepared(folder, joint_vocabulary=False)
     assert pairs.tokenizers.keys() == {"source", "target"}
@@ -749,7 +751,7 @@ def test_an_epoch_of_a_mixture_has_pairs_of_its_sources(folder):
     assert set(rows) & set(TRAIN[:4]) and set(rows) & set(TRAIN[4:])
 
 
-def test_every_set_to_validate_on_is_there_by_itself_and_with_the_others(folder):
+def test_every_validation_set_is_separate_and_in_the_joint_one(folder):
     made = prepare.prepare(mixture_settings(folder))
     assert [one.name for one in made.valid_sets] == ["first", "second"]
     assert [one.rows for one in made.valid_sets] == [VALID[:2], VALID[2:]]
@@ -793,7 +795,7 @@ def test_typography_is_plain_on_both_sides_before_subwords_are_learned(folder):
     assert texts(made) == plain and made.valid_rows == plain[:2]
 
 
-def test_cleaning_drops_training_pairs_and_tells_of_them(folder):
+def test_cleaning_drops_training_pairs_and_reports_them(folder):
     rows = [*TRAIN, TRAIN[0], ("a dog of 1950", "un chien")]
     made = prepared(folder, train=rows, valid=[*VALID, VALID[0]], clean=True)
     assert texts(made) == TRAIN and len(made.valid_rows) == len(VALID) + 1

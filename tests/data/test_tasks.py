@@ -33,13 +33,13 @@ ORACLES = {
 @pytest.mark.parametrize("task", ORACLES)
 @given(symbols=SYMBOLS)
 @settings(max_examples=30, deadline=None)
-def test_the_answer_is_the_oracles(task, symbols):
+def test_the_labels_equal_the_oracles(task, symbols):
     assert TASKS[task](symbols) == (symbols, ORACLES[task](symbols))
 
 
 @given(symbols=SYMBOLS)
 @settings(max_examples=60, deadline=None)
-def test_recall_asks_for_each_key_once_and_answers_its_latest_value(symbols):
+def test_recall_queries_each_key_once_for_its_latest_value(symbols):
     source, labels = tasks.recall(symbols)
     told = symbols[: len(symbols) // 2 * 2]
     questions, answers = source[len(told) :], labels[len(told) :]
@@ -51,7 +51,7 @@ def test_recall_asks_for_each_key_once_and_answers_its_latest_value(symbols):
         assert answer == told[latest + 1]
 
 
-def test_recall_with_a_key_that_came_twice():
+def test_recall_of_a_repeated_key():
     a, b, x, y, z = range(FIRST, FIRST + 5)
     assert tasks.recall([a, x, b, y, a, z]) == (
         [a, x, b, y, a, z, b, a],
@@ -72,7 +72,7 @@ def test_an_example_has_a_label_per_source_token_and_only_symbols(task):
         assert set(labels) <= {PAD, *source}
 
 
-def test_all_lengths_and_all_symbols_come_and_no_others():
+def test_all_lengths_and_symbols_occur_and_no_others():
     sources = [example("copy", 0, i, n_symbols=4, lengths=(3, 6))[0] for i in range(300)]
     assert {len(source) for source in sources} == {3, 4, 5, 6}
     assert {s for source in sources for s in source} == set(range(FIRST, FIRST + 4))
@@ -87,7 +87,7 @@ def test_an_example_is_a_function_of_seed_and_index_alone(task):
     assert len({tuple(source) for source, _ in first}) == 20
 
 
-def test_an_unknown_task_is_told_the_nearest():
+def test_an_unknown_task_is_answered_with_the_nearest():
     with pytest.raises(DataError) as caught:
         example("revers", 0, 0)
     assert "'revers'" in caught.value.what

@@ -20,13 +20,13 @@ ANY = st.one_of(st.text(), FRENCH)
 
 
 @given(ANY, LANGUAGE)
-def test_a_normalised_text_is_normalised(text, language):
+def test_normalising_is_idempotent(text, language):
     plain = normalize(text, language)
     assert normalize(plain, language) == plain
 
 
 @given(ANY, LANGUAGE)
-def test_no_character_of_print_is_left_and_no_space_is_doubled(text, language):
+def test_normalised_text_has_no_typographic_characters_or_double_spaces(text, language):
     plain = normalize(text, language)
     assert not set(plain) & set("‘’“”„«»…\u00ad\u200b\ufeff\u00a0\u202f")
     assert "  " not in plain and plain == plain.strip()

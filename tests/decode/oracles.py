@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from math import inf
 from random import Random
 from typing import Any
 
@@ -95,6 +96,7 @@ def beam(
     *,
     n: int = 1,
     alpha: float = 0.6,
+    counted: float = inf,
     forbidden: Callable[[Prefix], set[int]] = never,
     prefix: Sequence[int] = (),
     factor: float = 1.0,
@@ -112,14 +114,14 @@ def beam(
         for total, history, token in best[:width]:
             if token == EOS or length == limit:
                 ids = [*history] if token == EOS else [*history, token]
-                score = total / penalty(length, alpha)
+                score = total / penalty(length, alpha, counted)
                 finished.append(Hypothesis(ids, total, score, token == EOS))
         live = [((*history, token), total) for total, history, token in best if token != EOS]
         live = live[:width]
         finished = sorted(finished, key=lambda h: -h.score)[:n]
         if not live:
             break
-        attainable = live[0][1] / penalty(limit if alpha > 0 else length + 1, alpha)
+        attainable = live[0][1] / penalty(limit if alpha > 0 else length + 1, alpha, counted)
         if stop and len(finished) == n and finished[-1].score >= attainable:
             break
     return finished

@@ -15,12 +15,13 @@ from glassformer.decode.options import penalty
 ALPHAS = st.sampled_from([-1.0, -0.3, 0.0, 0.6, 1.0, 3.0])
 
 
-def run(trees, limits, width, n=1, alpha=0.6):
+def run(trees, limits, width, n=1, alpha=0.6, counted=None):
     """Search trees with limits of their own; return the answers and the sizes of all steps."""
     batch, sizes = len(trees), []
     decoding = TreeDecoding(trees, width, sizes)
     nothing = np.empty((batch, 0), np.int64)
-    state = start(np.array(limits), width, n, [PAD, BOS], nothing, np.zeros(batch))
+    counted = None if counted is None else np.array(counted)
+    state = start(np.array(limits), width, n, [PAD, BOS], nothing, np.zeros(batch), counted)
     candidates = scratch(batch, width)
     scores = decoding.prefill(np.full((batch, 1), BOS))
     while True:
@@ -43,6 +44,7 @@ SEARCHES = st.fixed_dictionaries(
     {
         "seeds": st.lists(st.integers(0, 999), min_size=1, max_size=6),
         "limits": st.lists(st.integers(1, 6), min_size=6, max_size=6),
+        "counted": st.lists(st.integers(1, 6), min_size=6, max_size=6),
         "vocab_size": st.integers(5, 9),  # smaller than twice the beam, and larger
         "width": st.integers(1, 5),
         "n": st.integers(1, 5),
@@ -62,10 +64,11 @@ def test_a_batch_gets_the_textbooks_answers_to_each_sentence(case):
     width, alpha = case["width"], case["alpha"]
     n = min(case["n"], width)
     trees = [remembering(tree(s, case["vocab_size"], case["sharpness"])) for s in case["seeds"]]
-    limits = case["limits"][: len(trees)]
-    found, _ = run(trees, limits, width, n, alpha)
+    limits, counted = case["limits"][: len(trees)], case["counted"][: len(trees)]
+    found, _ = run(trees, limits, width, n, alpha, counted)
     expected = [
-        beam(one, width, limit, n=n, alpha=alpha) for one, limit in zip(trees, limits, strict=True)
+        beam(one, width, limit, n=n, alpha=alpha, counted=most)
+        for one, limit, most in zip(trees, limits, counted, strict=True)
     ]
     assert_same(found, expected)
     for hypotheses in found:
@@ -82,9 +85,9 @@ def test_a_sentence_is_done_as_soon_as_no_live_hypothesis_can_win(case):
     width, alpha, steps = case["width"], case["alpha"], []
     n = min(case["n"], width)
     trees = [remembering(tree(s, case["vocab_size"], case["sharpness"])) for s in case["seeds"]]
-    limits = case["limits"][: len(trees)]
+    limits, counted = case["limits"][: len(trees)], case["counted"][: len(trees)]
 
-    def counted(one):
+    def watched(one):
         steps.append(0)
         number = len(steps) - 1
 
@@ -94,10 +97,38 @@ def test_a_sentence_is_done_as_soon_as_no_live_hypothesis_can_win(case):
 
         return ask
 
-    for one, limit in zip(trees, limits, strict=True):
-        beam(counted(one), width, limit, n=n, alpha=alpha, stop=True)
-    _, sizes = run(trees, limits, width, n, alpha)
+    for one, limit, most in zip(trees, limits, counted, strict=True):
+        beam(watched(one), width, limit, n=n, alpha=alpha, counted=most, stop=True)
+    _, sizes = run(trees, limits, width, n, alpha, counted)
     assert sizes == [sum(count > step for count in steps) for step in range(1, max(steps))]
+
+
+@given(case=SEARCHES, alpha=st.sampled_from([0.6, 1.6, 3.0, 100.0]), more=st.integers(1, 8))
+@settings(max_examples=60, deadline=None)
+def test_a_greater_limit_does_not_change_an_answer_that_is_complete(case, alpha, more):
+    """Beyond the length that counts a hypothesis can only lose, whatever the length penalty."""
+    width, low, high = case["width"], [6] * len(case["seeds"]), [6 + more] * len(case["seeds"])
+    trees = [remembering(tree(s, case["vocab_size"], case["sharpness"])) for s in case["seeds"]]
+    counted = case["counted"][: len(trees)]
+    found, _ = run(trees, low, width, 1, alpha, counted)
+    again, _ = run(trees, high, width, 1, alpha, counted)
+    for (before,), (after,) in zip(found, again, strict=True):
+        assert before == after or not before.complete
+
+
+def test_repetition_that_never_ends_does_not_win():
+    """The model repeats a token with probability 0.999 once it has begun to."""
+
+    def loop(prefixes):
+        begin, inside = [-99.0] * 6, [-99.0] * 6
+        begin[EOS], begin[4] = -0.1, -2.4
+        inside[4], inside[EOS] = -0.001, -7.0
+        return [inside if prefix else begin for prefix in prefixes]
+
+    ((best,),), sizes = run([loop], [2_000], 2, 1, 3.0, [2_000])
+    assert len(best.ids) > 1_000  # what Equation 14 prefers, if every token counts
+    ((best,),), sizes = run([loop], [2_000], 2, 1, 1.0, [14])
+    assert best.ids == [] and best.complete and len(sizes) < 14
 
 
 @pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 4.0])

@@ -13,6 +13,12 @@ from glassformer.errors import SettingsError
     [
         ({"beam_size": 0}, "at least 1"),
         ({"n_best": 0}, "at least 1"),
+        ({"beam_size": 257}, "at most 256"),
+        ({"beam_size": 100_000}, "at most 256"),
+        ({"n_best": 257}, "at most 256"),
+        ({"n_best": 4_097, "sample": True}, "at most 4,096"),
+        ({"min_length": 4_097}, "at most 4,096"),
+        ({"max_length": 4_097}, "at most 4,096"),
         ({"min_length": -1}, "at least 0"),
         ({"max_length": 0}, "at least 1"),
         ({"max_length": 4, "min_length": 5}, "at least 5"),
@@ -55,6 +61,9 @@ def test_invalid_options_are_refused_with_their_name_and_rule(changes, rule):
         {},
         {"beam_size": 1},
         {"n_best": 5},
+        {"beam_size": 256, "n_best": 256},
+        {"sample": True, "n_best": 4_096},
+        {"min_length": 4_096, "max_length": 4_096},
         {"length_penalty": -100.0},
         {"sample": True, "temperature": 1e-4, "seed": 7},
         {"min_length": 3, "max_length": 3},
@@ -73,6 +82,18 @@ def test_the_defaults_are_the_papers():
     """Length penalty and length limit; its beam is 4 (§6.1)."""
     assert SearchOptions().length_penalty == 0.6
     assert SearchOptions().max_length is None
+
+
+def test_the_length_that_counts_is_twice_the_source_and_ten_or_the_least_length():
+    options = SearchOptions(min_length=30)
+    assert [options.counted_length(n) for n in (1, 10, 20, None)] == [30, 30, 50, inf]
+    assert SearchOptions().counted_length(1) == 12
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.6, 2.0])
+def test_the_length_penalty_grows_up_to_the_length_that_counts(alpha):
+    assert penalty(9, alpha, 12) == penalty(9, alpha)
+    assert penalty(99, alpha, 12) == penalty(12, alpha)
 
 
 @pytest.mark.parametrize("alpha", [-1.0, -0.5, 0.0, 0.6, 1.0, 2.0])

@@ -225,6 +225,20 @@ def test_the_limit_is_the_papers_by_each_sentences_own_length():
 
 
 @each_decoder
+@pytest.mark.parametrize("alpha", [-1.0, 0.6, 3.0])
+def test_the_length_penalty_counts_up_to_twice_the_source_and_ten_tokens(decode, alpha):
+    model, questions = toy(), [[EOS], [5, EOS]]
+    found = find(decode(model), questions, max_length=18, beam_size=2, length_penalty=alpha)
+    expected = [
+        beam(after(model, source), 2, 18, alpha=alpha, counted=2 * len(source) + 10)
+        for source in questions
+    ]
+    assert_same(found, expected)
+    if alpha == 3.0:  # otherwise every answer may be shorter
+        assert any(len(h.ids) > 14 for (h,) in found)
+
+
+@each_decoder
 @each_way
 def test_without_max_length_the_limit_is_the_papers(decode, way):
     decoder, questions = decode(toy()), [[5, EOS], [4, 5, 6, 7, 8, 4, EOS]]

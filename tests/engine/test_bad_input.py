@@ -75,7 +75,7 @@ def test_no_weights_at_all_are_refused(int8: bool | None) -> None:
 
 @pytest.mark.parametrize("name", ["votes.weight", "votes.kinds"])
 def test_votes_that_are_missing_or_misshapen_are_named(name: str) -> None:
-    sizes = {"kind": "classifier", "ngrams": 2, "ngram_places": 11}
+    sizes = {"kind": "classifier", "ngrams": 2, "ngram_buckets": 11}
     with pytest.raises(CheckpointError, match=f"{name} is absent"):
         changed(name, lambda tensor: None, **sizes)
     with pytest.raises(CheckpointError, match=rf"{name} is \(\d+"):

@@ -149,7 +149,7 @@ def test_any_width_gives_the_log_probabilities_of_the_model(
 @pytest.mark.parametrize("pooling", choices("pooling"))
 @pytest.mark.parametrize("ngrams", [0, 1, 2, 4])
 def test_a_classifier_pools_and_counts_n_grams_as_the_model_does(pooling: str, ngrams: int) -> None:
-    sizes = {"ngrams": ngrams, "ngram_places": 101, "vocab_size": 12}  # n-grams that repeat
+    sizes = {"ngrams": ngrams, "ngram_buckets": 101, "vocab_size": 12}  # n-grams that repeat
     assert_labels_as_the_model_does(odd({"kind": "classifier", "pooling": pooling}, **sizes), 12)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from equivalence.variants import label, toy_settings
-from glassformer.bench.lively import lively
+from glassformer.bench.varied_outputs import vary_outputs
 from glassformer.data.batch import pad
 from glassformer.data.tokenizer import BOS, EOS, PAD
 from glassformer.decode.search import Hypothesis, SearchOptions, search
@@ -47,7 +47,7 @@ def translator(**choices: Any) -> Transformer:
     assert isinstance(model, Transformer)
     for parameter in (*model.encoder.layers.parameters(), *model.decoder.layers.parameters()):
         parameter.data *= 2 if parameter.dim() == 2 else 1
-    return lively(model, unsayable=[PAD, BOS])
+    return vary_outputs(model, banned=[PAD, BOS])
 
 
 def questions() -> Ids:

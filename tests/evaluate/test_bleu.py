@@ -13,12 +13,12 @@ REFERENCES = ["Le vieux chat voit un chien noir.", "Deux enfants veulent du thé
 SAID = ["Le vieux chat voit deux chiens.", "Deux petits enfants veulent du thé chaud."]
 
 
-def test_the_score_is_sacrebleus():
+def test_the_score_equals_sacrebleus():
     assert bleu(SAID, REFERENCES) == BLEU().corpus_score(SAID, [REFERENCES]).score
     assert 0 < bleu(SAID, REFERENCES) < 100
 
 
-def test_the_references_are_not_taken_for_what_was_said():
+def test_outputs_and_references_are_not_interchangeable():
     assert bleu(SAID[:1], REFERENCES[:1]) != bleu(REFERENCES[:1], SAID[:1])
 
 
@@ -27,16 +27,16 @@ def test_the_same_text_scores_100_however_its_punctuation_is_spaced():
     assert bleu([text.replace(".", " .") for text in REFERENCES], REFERENCES) == pytest.approx(100)
 
 
-def test_case_counts():
+def test_bleu_is_cased():
     assert bleu([text.upper() for text in REFERENCES], REFERENCES) < 10
 
 
-def test_it_is_a_score_of_the_corpus_not_a_mean_of_sentences():
+def test_bleu_is_of_the_corpus_not_a_mean_of_sentences():
     alone = [bleu([a], [b]) for a, b in zip(SAID, REFERENCES, strict=True)]
     assert bleu(SAID, REFERENCES) != pytest.approx(sum(alone) / 2)
 
 
-def test_a_translator_is_asked_the_first_column_and_judged_by_the_second():
+def test_the_first_column_is_translated_and_the_second_is_the_reference():
     sources = ["first", "second"]
     answers = dict(zip(sources, SAID, strict=True))
     translator = SimpleNamespace(
@@ -51,7 +51,7 @@ MANY = [f"{text[:-1]} {n} fois." for n in range(40) for text in REFERENCES]
 SAID_OF_MANY = [text.replace("chien", "chat") if n % 3 else text for n, text in enumerate(MANY)]
 
 
-def test_a_score_is_the_same_with_an_interval_around_it():
+def test_a_score_equals_bleu_and_lies_in_its_interval():
     score = bleu_score(SAID_OF_MANY, MANY)
     assert score.value == bleu(SAID_OF_MANY, MANY)
     assert 0 < score.low < score.value < score.high < 100
@@ -60,7 +60,7 @@ def test_a_score_is_the_same_with_an_interval_around_it():
     assert 0 < chrf.low < chrf.value < chrf.high < 100
 
 
-def test_the_interval_is_sacrebleus_and_comes_out_the_same_again():
+def test_the_interval_is_sacrebleus_and_deterministic():
     score = BLEU().corpus_score(SAID_OF_MANY, [MANY], n_bootstrap=1_000)
     _, middle, half = re.findall(r"\d+\.\d+", score.format(width=4, score_only=True))
     ours = bleu_score(SAID_OF_MANY, MANY)
@@ -69,7 +69,7 @@ def test_the_interval_is_sacrebleus_and_comes_out_the_same_again():
     assert ours == bleu_score(SAID_OF_MANY, MANY)
 
 
-def test_the_signature_tells_how_it_was_counted():
+def test_the_signature_names_the_tokenisation_and_case():
     cased, tokenised = bleu_score(SAID, REFERENCES), bleu_score(SAID, REFERENCES, tokenised=True)
     assert "case:mixed" in cased.signature and "tok:13a" in cased.signature
     assert "case:lc" in tokenised.signature and "tok:none" in tokenised.signature
@@ -77,7 +77,7 @@ def test_the_signature_tells_how_it_was_counted():
     assert "nc:6" in chrf_score(SAID, REFERENCES).signature
 
 
-def test_lengths_and_brevity_are_those_of_the_tokens_counted():
+def test_lengths_and_brevity_penalty_are_in_bleus_tokens():
     score = bleu_score(["a b c d"], ["a b c d e f g h"], tokenised=True)
     assert (score.length, score.reference_length, score.length_ratio) == (4, 8, 0.5)
     assert score.brevity_penalty == pytest.approx(exp(1 - 8 / 4))
@@ -95,29 +95,29 @@ def test_tokenised_text_is_scored_without_warnings_and_without_case(caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("said", "value"), [("x", 0), ("", 0), ("un chat voit un chien", 100)])
-def test_the_worst_and_the_best_have_an_interval_without_width(said, value):
-    score = bleu_score([said] * 3, ["un chat voit un chien"] * 3)
+@pytest.mark.parametrize(("outputs", "value"), [("x", 0), ("", 0), ("un chat voit un chien", 100)])
+def test_scores_of_0_and_100_have_an_empty_interval(outputs, value):
+    score = bleu_score([outputs] * 3, ["un chat voit un chien"] * 3)
     assert (score.low, score.value, score.high) == pytest.approx((value, value, value))
 
 
-def test_chrf_of_text_that_is_right_only_here_and_there_has_an_interval():
-    said, references = [*["xxxxxx"] * 5, "un chat"], ["un chien"] * 6
+def test_chrf_of_mostly_wrong_text_has_an_interval():
+    outputs, references = [*["xxxxxx"] * 5, "un chat"], ["un chien"] * 6
     with pytest.raises(TypeError, match="coerce float and float32"):  # why it is not sacreBLEU's
-        CHRF().corpus_score(said, [references], n_bootstrap=1_000)
-    score = chrf_score(said, references)
-    assert score.value == CHRF().corpus_score(said, [references]).score
+        CHRF().corpus_score(outputs, [references], n_bootstrap=1_000)
+    score = chrf_score(outputs, references)
+    assert score.value == CHRF().corpus_score(outputs, [references]).score
     assert score.low <= score.value <= score.high
 
 
 def test_a_sentence_may_have_any_number_of_references():
-    said = ["le chat voit un chien", "deux enfants veulent du thé"]
+    outputs = ["le chat voit un chien", "deux enfants veulent du thé"]
     rows = [["le chat voit un chien"], ["ils veulent boire", "deux enfants veulent du thé"]]
-    score = bleu_score(said, rows)
-    assert bleu(said, rows) == score.value == pytest.approx(100)
+    score = bleu_score(outputs, rows)
+    assert bleu(outputs, rows) == score.value == pytest.approx(100)
     assert score.reference_length == 10 and "nrefs:var" in score.signature
-    assert chrf_score(said, rows).value == pytest.approx(100)
+    assert chrf_score(outputs, rows).value == pytest.approx(100)
     one = [[row[0]] for row in rows]
     flat = [row[0] for row in rows]
-    assert bleu_score(said, one) == bleu_score(said, flat)
-    assert chrf_score(said, one) == chrf_score(said, flat)
+    assert bleu_score(outputs, one) == bleu_score(outputs, flat)
+    assert chrf_score(outputs, one) == chrf_score(outputs, flat)

@@ -26,7 +26,7 @@ def shown(sheet: Sheet, width: int = 60) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_a_terminal_gets_every_cell_and_numbers_in_line_at_the_right():
+def test_every_cell_is_printed_and_numbers_are_right_aligned():
     lines = shown(SHEET)
     bleu, other = (next(line for line in lines if cell in line) for cell in ("34.50", "1,000.00"))
     assert bleu.endswith("34.50") and other.endswith("1,000.00") and len(bleu) == len(other)
@@ -35,7 +35,7 @@ def test_a_terminal_gets_every_cell_and_numbers_in_line_at_the_right():
     assert any(line.split() == ["max_length", "none"] for line in lines)
 
 
-def test_what_is_to_be_copied_stands_on_one_line_however_narrow_the_terminal():
+def test_quoted_text_is_never_wrapped():
     assert f"BLEU: {SIGNATURE}" in shown(SHEET, 40)
 
 
@@ -45,7 +45,7 @@ def test_long_cells_are_folded_and_not_cut():
     assert "".join("".join(folded).split()).count("word") == 40
 
 
-def test_markdown_has_the_signature_to_the_letter_and_its_tables_stay_tables():
+def test_markdown_quotes_signatures_and_escapes_cells():
     text = markdown(SHEET)
     assert text.startswith("# Translations of [b]x\n\n## scores\n\n|  | score |\n| :-- | --: |\n")
     assert f"- BLEU: `{SIGNATURE}`" in text and text.endswith("\n\nA note [1].\n")
@@ -54,13 +54,13 @@ def test_markdown_has_the_signature_to_the_letter_and_its_tables_stay_tables():
     assert all(line.replace("\\|", "").count("|") == 3 for line in rows)
 
 
-def test_a_sheet_with_nothing_to_copy_has_no_empty_list():
+def test_a_sheet_without_quoted_text_has_no_empty_list():
     assert (
         markdown(Sheet("t", [Table("", ["a"], [["1"]])])) == "# t\n\n## \n\n| a |\n| :-- |\n| 1 |\n"
     )
 
 
-def test_circumstances_are_told_in_full_and_go_through_json():
+def test_circumstances_are_complete_and_survive_json():
     around = Circumstances(
         "glassformer evaluate m", "m", {"a.fr": "12ab"}, {"beam": 5}, {"cpu": "x"}, 2.0, 3 * 2**20
     )
@@ -71,4 +71,4 @@ def test_circumstances_are_told_in_full_and_go_through_json():
     assert ["peak memory of the process", "3 MiB"] in around.cost()
     assert [table.rows for table in around.tables()] == [[["beam", "5"]], [["cpu", "x"]]]
     unknown = Circumstances("c", "m", {}, {}, {}, 2.0, None)
-    assert ["peak memory of the process", "not told"] in unknown.cost()
+    assert ["peak memory of the process", "unknown"] in unknown.cost()

@@ -10,7 +10,7 @@ import pytest
 from glassformer.data import datasets
 from glassformer.data.corpus import TextFiles
 from glassformer.errors import DataError
-from glassformer.evaluate.examples import TURN, check_fit, from_files, from_set, turns
+from glassformer.evaluate.examples import CHUNK, check_fit, chunks_by_length, from_files, from_set
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def digest(*lines: str) -> str:
     return sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
-def test_files_give_rows_and_the_checksums_of_the_files_as_they_lie(tmp_path):
+def test_files_give_rows_and_the_checksums_of_the_files(tmp_path):
     en, fr = text(tmp_path, "a.en", "one", "two"), text(tmp_path, "a.fr.gz", "un", "deux")
     found = from_files(TextFiles((en, fr)))
     assert found.rows == [("one", "un"), ("two", "deux")] and not found.skipped
@@ -40,13 +40,13 @@ def test_files_give_rows_and_the_checksums_of_the_files_as_they_lie(tmp_path):
     assert from_files(TextFiles((en, fr)), 1).rows == found.rows[:1]
 
 
-def test_files_of_one_name_are_told_apart(tmp_path):
+def test_files_of_equal_name_have_separate_checksums(tmp_path):
     files = tuple(text(tmp_path / side, "text", side) for side in ("en", "fr"))
     checksums = from_files(TextFiles(files, format="lines")).checksums
     assert checksums == {str(files[0]): digest("en"), str(files[1]): digest("fr")}
 
 
-def test_bad_rows_stop_it_or_are_counted(tmp_path):
+def test_bad_rows_are_refused_or_counted(tmp_path):
     files = TextFiles((text(tmp_path, "a.en", "one", "two"), text(tmp_path, "a.fr", "un", "")))
     with pytest.raises(DataError, match=r"a\.fr:2"):
         from_files(files)
@@ -54,7 +54,7 @@ def test_bad_rows_stop_it_or_are_counted(tmp_path):
     assert found.rows == [("one", "un")] and "1 bad" in found.skipped
 
 
-def test_labels_a_classifier_does_not_know_are_named(tmp_path):
+def test_unknown_labels_are_named(tmp_path):
     table = text(tmp_path, "a.jsonl", '{"t": "good", "l": 1}', '{"t": "odd", "l": "no"}')
     with pytest.raises(DataError, match="unknown label"):
         from_files(TextFiles((table,), ("t", "l")), labels=("0", "1"))
@@ -72,7 +72,7 @@ def little(monkeypatch, tmp_path):
     text(tok, "val.lc.norm.tok.fr.gz", "un chat .", "deux .")
 
 
-def test_a_set_has_the_checksums_of_its_text_however_it_is_packed(little):
+def test_checksums_of_a_set_do_not_depend_on_its_file_format(little):
     found = from_set("multi30k", "valid", ("en", "fr"))
     assert found.rows == [("One cat.", "Un chat."), ("Two.", "Deux.")]
     assert found.checksums == {
@@ -84,7 +84,7 @@ def test_a_set_has_the_checksums_of_its_text_however_it_is_packed(little):
     assert few.checksums["multi30k valid fr"] == digest("Un chat.")
 
 
-def test_tokenised_references_come_with_a_set_that_has_them(little):
+def test_tokenised_references_are_read_if_a_set_has_them(little):
     found = from_set("multi30k", "valid", ("en", "fr"), tokenised=True)
     assert found.rows[0] == ("One cat.", "Un chat.", "un chat .")
     assert found.checksums["multi30k valid fr tokenised"] == digest("un chat .", "deux .")
@@ -105,14 +105,14 @@ def test_the_grammar_is_a_set_of_pairs_without_labels():
         from_set("grammar", "tset")
 
 
-def test_turns_hold_every_text_once_and_neighbours_in_length():
-    texts = ["x" * (n * 37 % 101) for n in range(2 * TURN + 5)]
-    found = turns(texts)
-    assert [len(turn) for turn in found] == [TURN, TURN, 5]
-    flat = [i for turn in found for i in turn]
+def test_chunks_hold_every_text_once_in_order_of_length():
+    texts = ["x" * (n * 37 % 101) for n in range(2 * CHUNK + 5)]
+    found = chunks_by_length(texts)
+    assert [len(chunk) for chunk in found] == [CHUNK, CHUNK, 5]
+    flat = [i for chunk in found for i in chunk]
     assert sorted(flat) == list(range(len(texts)))
     assert [len(texts[i]) for i in flat] == sorted(map(len, texts))
-    assert turns([]) == []
+    assert chunks_by_length([]) == []
 
 
 def test_texts_too_long_are_counted_and_the_first_is_named():

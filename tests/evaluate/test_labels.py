@@ -24,15 +24,15 @@ TOKENIZER = Tokenizer.train((ENGLISH + FRENCH) * 5, 60)
 
 
 @pytest.mark.parametrize(
-    ("reference", "said", "found"),
+    ("reference", "output", "found"),
     [("un chien", "", True), ("un chien", " \t", True), ("un chien", "x", False), ("", "", False)],
 )
-def test_empty(reference, said, found):
-    assert bool(empty("a dog", reference, said)) == found
+def test_empty(reference, output, found):
+    assert bool(empty("a dog", reference, output)) == found
 
 
 @pytest.mark.parametrize(
-    ("source", "reference", "said", "evidence"),
+    ("source", "reference", "output", "evidence"),
     [
         ("a dog", "un chien", "un chien chien", ["chien"]),
         ("a dog", "un chien", "Un chien, un chien", ["un chien"]),
@@ -47,12 +47,12 @@ def test_empty(reference, said, found):
         ("a dog", "un chien", "", []),
     ],
 )
-def test_repeated(source, reference, said, evidence):
-    assert repeated(source, reference, said) == evidence
+def test_repeated(source, reference, output, evidence):
+    assert repeated(source, reference, output) == evidence
 
 
 @pytest.mark.parametrize(
-    ("said", "reference", "over", "under"),
+    ("output", "reference", "over", "under"),
     [
         (10, 6, True, False),
         (9, 6, False, False),  # half as long again, and no more
@@ -66,18 +66,18 @@ def test_repeated(source, reference, said, evidence):
         (8, 8, False, False),
     ],
 )
-def test_over_and_under_long(said, reference, over, under):
-    texts = ("x", " ".join("w" * reference), " ".join("w" * said))
+def test_over_and_under_long(output, reference, over, under):
+    texts = ("x", " ".join("w" * reference), " ".join("w" * output))
     assert bool(over_long(*texts)) == over
     assert bool(under_long(*texts)) == under
 
 
-def test_lengths_are_the_evidence():
+def test_the_evidence_of_length_labels_is_the_word_counts():
     assert over_long("x", "a", "a b c d") == ["4 words for 1"]
 
 
 @pytest.mark.parametrize(
-    ("said", "known", "evidence"),
+    ("output", "known", "evidence"),
     [
         ("le vieux cat voit un dog", (), ["cat", "dog"]),
         ("le vieux Cat voit un chien", (), ["cat"]),
@@ -89,10 +89,10 @@ def test_lengths_are_the_evidence():
         ("12", (), []),  # a number, which has its own label
     ],
 )
-def test_copied(said, known, evidence):
+def test_copied(output, known, evidence):
     source = "the old cat sees a dog in Paris 12"
     reference = "le vieux chat voit un chien à Paris"
-    assert copied(source, reference, said, known) == evidence
+    assert copied(source, reference, output, known) == evidence
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_numbers(text, found):
 
 
 @pytest.mark.parametrize(
-    ("source", "reference", "said", "evidence"),
+    ("source", "reference", "output", "evidence"),
     [
         ("17 dogs", "17 chiens", "des chiens", ["17 lost"]),
         ("17 dogs", "17 chiens", "71 chiens", ["17 lost", "71 new"]),
@@ -124,12 +124,12 @@ def test_numbers(text, found):
         ("dogs", "chiens", "3 chiens", ["3 new"]),
     ],
 )
-def test_wrong_numbers(source, reference, said, evidence):
-    assert wrong_numbers(source, reference, said) == evidence
+def test_wrong_numbers(source, reference, output, evidence):
+    assert wrong_numbers(source, reference, output) == evidence
 
 
 @pytest.mark.parametrize(
-    ("source", "reference", "said", "evidence"),
+    ("source", "reference", "output", "evidence"),
     [
         ("She saw Anna in Paris.", "Elle vit Anna à Paris.", "Elle vit Anna.", ["Paris"]),
         ("She saw Anna in Paris.", "Elle vit Anna à Paris.", "elle vit anna à paris", []),
@@ -143,12 +143,12 @@ def test_wrong_numbers(source, reference, said, evidence):
         ("der Hund von Max", "the dog of Max", "the Hund", ["Max"]),
     ],
 )
-def test_lost_names(source, reference, said, evidence):
-    assert lost_names(source, reference, said) == evidence
+def test_lost_names(source, reference, output, evidence):
+    assert lost_names(source, reference, output) == evidence
 
 
 @pytest.mark.parametrize(
-    ("source", "said", "evidence"),
+    ("source", "output", "evidence"),
     [
         ("a dog", "un chien", []),
         ("a ☃ dog ☃", "un chien", ["☃"]),
@@ -158,11 +158,11 @@ def test_lost_names(source, reference, said, evidence):
         ("", "", []),
     ],
 )
-def test_unknown(source, said, evidence):
-    assert unknown(source, said, TOKENIZER) == evidence
+def test_unknown(source, output, evidence):
+    assert unknown(source, output, TOKENIZER) == evidence
 
 
-def test_what_the_tokenizer_cannot_say_is_read_back_as_unknown():
+def test_text_outside_the_vocabulary_decodes_to_the_unknown_mark():
     (ids,) = TOKENIZER.encode(["un ☃ chien"])
     assert unknown("a dog", TOKENIZER.decode(ids), TOKENIZER)
 

@@ -11,10 +11,10 @@ from glassformer.evaluate import examples
 from glassformer.evaluate.bleu import bleu_score, chrf_score
 from glassformer.evaluate.card import Circumstances, markdown
 from glassformer.evaluate.translation import (
-    Said,
+    Translations,
     perplexity,
-    say,
     search_settings,
+    translate_all,
     translation_card,
 )
 from glassformer.pipeline import Translation
@@ -41,20 +41,20 @@ class Echo:
         return [(len(target) * log(0.25), len(target)) for target in targets]
 
 
-def test_all_are_said_in_their_order_in_turns_of_like_length(monkeypatch):
-    monkeypatch.setattr(examples, "TURN", 4)
+def test_sources_are_translated_in_chunks_by_length_and_returned_in_order(monkeypatch):
+    monkeypatch.setattr(examples, "CHUNK", 4)
     texts, translator, ticks = ["x" * (n * 7 % 11) for n in range(11)], Echo(), []
     options = SearchOptions(beam_size=2)
-    said = say(
+    found = translate_all(
         translator, texts, options, batch_tokens=9, truncate=True, tick=lambda: ticks.append(1)
     )
-    assert said.texts == [text.upper() for text in texts]
-    assert said.tokens == sum(map(len, texts)) and said.seconds > 0
-    assert said.peak_memory is None or said.peak_memory > 2**20
+    assert found.texts == [text.upper() for text in texts]
+    assert found.tokens == sum(map(len, texts)) and found.seconds > 0
+    assert found.peak_memory is None or found.peak_memory > 2**20
     warm_up, *turns = translator.calls
     assert warm_up[0] == texts[:1]
     assert [len(asked) for asked, *_ in turns] == [4, 4, 3] and len(ticks) == 3
-    assert len(ticks) == len(examples.turns(texts))
+    assert len(ticks) == len(examples.chunks_by_length(texts))
     assert [len(text) for asked, *_ in turns for text in asked] == sorted(map(len, texts))
     assert all(call[1:] == (options, 9, True) for call in translator.calls)
 
@@ -67,11 +67,11 @@ def test_perplexity_is_per_token_of_all_references_together():
 
 
 def card(tokenised=None, texts=TEXTS, language="fr"):
-    said = Said(texts, tokens=300, seconds=2.0, peak_memory=2**30)
-    return translation_card(said, REFERENCES, 4.5, AROUND, tokenised, language)
+    found = Translations(texts, tokens=300, seconds=2.0, peak_memory=2**30)
+    return translation_card(found, REFERENCES, 4.5, AROUND, tokenised, language)
 
 
-def test_the_card_holds_sacrebleus_scores_and_plain_counts():
+def test_the_card_has_sacrebleus_scores_and_counts():
     c = card()
     assert c.bleu == bleu_score(TEXTS, REFERENCES) and c.chrf == chrf_score(TEXTS, REFERENCES)
     assert c.bleu.low < c.bleu.value < c.bleu.high
@@ -93,48 +93,48 @@ def test_on_tokenised_references_the_output_is_tokenised_as_they_were():
     assert on_tokens.low < on_tokens.value < on_tokens.high
 
 
-def test_what_was_said_in_tokens_is_not_tokenised_again():
+def test_tokenised_output_is_not_tokenised_again():
     """But for its case, of which the scale makes nothing. Moses would make more of `&apos;`."""
     tokenised = [f"le chat numéro {n} voit l&apos; homme , hier ." for n in range(30)]
-    said = [text.capitalize() for text in tokenised]
-    assert card(tokenised, said, None).tokenised_bleu.value == pytest.approx(100)
+    found = [text.capitalize() for text in tokenised]
+    assert card(tokenised, found, None).tokenised_bleu.value == pytest.approx(100)
 
 
-def test_the_card_is_the_same_after_json():
+def test_the_card_survives_json():
     pytest.importorskip("sacremoses")
     for content in (card().to_json(), card(TEXTS).to_json()):
         assert json.loads(json.dumps(content, allow_nan=False)) == content
     assert card().to_json()["circumstances"]["checksums"] == {"a.fr": "12ab"}
 
 
-def test_markdown_tells_all_that_a_reader_needs_to_compare():
+def test_markdown_contains_every_score():
     pytest.importorskip("sacremoses")
     c = card([text.lower() for text in REFERENCES])
     text = markdown(c.sheet())
     for part in (
         f"`{c.bleu.signature}`", f"`{c.tokenised_bleu.signature}`", f"`{c.chrf.signature}`",
         "| BLEU, cased, detokenised | ", f"{c.bleu.value:.2f}", f"{c.bleu.reference_length:,} |",
-        f"| {c.tokenised_bleu.reference_length:,} |", "| said to the letter | 66.7% |",
+        f"| {c.tokenised_bleu.reference_length:,} |", "| exact match | 66.7% |",
         "| perplexity of the references | 4.500 |", "| target subwords/s | 150 |", "12ab",
         "| peak memory of the process | 1,024 MiB |", "| beam_size | 5 |",
     ):  # fmt: skip
         assert part in text, part
 
 
-def test_without_tokenised_references_nothing_is_said_of_them():
+def test_without_tokenised_references_their_score_is_absent():
     assert "tokenised references" not in markdown(card().sheet())
 
 
 @pytest.mark.parametrize("references", [REFERENCES[1:], []])
-def test_lists_that_do_not_belong_together_are_refused(references):
-    said = Said(TEXTS, 1, 1.0, None)
+def test_lists_of_different_length_are_refused(references):
+    found = Translations(TEXTS, 1, 1.0, None)
     with pytest.raises(DataError, match="30 translations"):
-        translation_card(said, references, 1.0, AROUND)
+        translation_card(found, references, 1.0, AROUND)
     with pytest.raises(DataError, match="30 translations"):
-        translation_card(said, REFERENCES, 1.0, AROUND, references, "fr")
+        translation_card(found, REFERENCES, 1.0, AROUND, references, "fr")
 
 
-def test_a_card_tells_of_a_search_what_decides_it():
+def test_search_settings_are_those_of_the_options():
     told = search_settings(SearchOptions(beam_size=3, length_penalty=0.2, no_repeat_ngram=4))
     assert told["beam_size"] == 3 and told["length_penalty"] == 0.2 and told["no_repeat_ngram"] == 4
     assert "temperature" not in told

@@ -1,9 +1,19 @@
-"""Figures of a head: heads that do one thing are found to do it."""
+"""Statistics of attention rows on attention of known shape."""
+
+import math
 
 import pytest
 import torch
 
-from glassformer.inspect.heads import PLACES, disagreement, distance, entropy, measures, share
+from glassformer.inspect.heads import (
+    PLACES,
+    distance,
+    entropy,
+    jensen_shannon,
+    measures,
+    pairwise_divergence,
+    share,
+)
 
 
 def test_entropy_is_in_bits() -> None:
@@ -14,17 +24,17 @@ def test_entropy_is_in_bits() -> None:
     assert entropy(half).tolist() == pytest.approx([1.0])
 
 
-def test_distance_is_from_a_rows_own_place() -> None:
+def test_distance_is_from_the_own_position_of_a_row() -> None:
     assert distance(torch.eye(5)).tolist() == [0.0] * 5
     before = torch.eye(5).roll(-1, 1)  # at the token before, the first row at the last
     assert distance(before).tolist() == [4, 1, 1, 1, 1]
     first = torch.zeros(4, 4)
     first[:, 0] = 1
     assert distance(first).tolist() == [0, 1, 2, 3]
-    # cross-attention: 3 rows over 5 columns have their places at 0, 2 and 4
+    # cross-attention: 3 rows over 5 columns have their own positions at 0, 2 and 4
     assert distance(torch.eye(5)[[0, 2, 4]]).tolist() == [0.0] * 3
     assert distance(torch.eye(5)[[1, 1, 1]]).tolist() == [1, 1, 3]
-    assert distance(torch.eye(3)[[2]]).tolist() == [2]  # a single row stands at the first
+    assert distance(torch.eye(3)[[2]]).tolist() == [2]  # a single row is at the first
 
 
 @pytest.mark.parametrize(
@@ -38,12 +48,12 @@ def test_distance_is_from_a_rows_own_place() -> None:
         ("previous", torch.full((1, 1), 1.0), [None]),
     ],
 )
-def test_shares_of_places(place: str, weights, expected) -> None:
+def test_share_is_nan_where_the_position_is_missing(place: str, weights, expected) -> None:
     found = share(weights, place).tolist()
     assert [None if x != x else x for x in found] == expected
 
 
-def test_places_are_shares_of_what_a_row_has() -> None:
+def test_measures_have_a_value_per_row_and_shares_sum_to_at_most_one() -> None:
     weights = torch.rand(2, 3, 6, 6).softmax(-1)
     for kind, places in PLACES.items():
         found = measures(weights, kind)
@@ -55,10 +65,10 @@ def test_places_are_shares_of_what_a_row_has() -> None:
     assert (three <= 1 + 1e-6).all()
 
 
-def test_heads_that_look_alike_agree_and_others_do_not() -> None:
+def test_divergence_is_zero_for_equal_heads_and_one_for_disjoint_heads() -> None:
     one, other = torch.eye(4), torch.eye(4).roll(1, 0)
     mixed = (one + other) / 2
-    found = disagreement(torch.stack([one, other, one, mixed]))
+    found = pairwise_divergence(torch.stack([one, other, one, mixed]))
     assert found.shape == (4, 4, 4)
     assert torch.equal(found, found.transpose(0, 1))
     assert found[0, 2].tolist() == [0] * 4 and found[0, 0].tolist() == [0] * 4
@@ -66,3 +76,16 @@ def test_heads_that_look_alike_agree_and_others_do_not() -> None:
     m = torch.tensor([0.75, 0.25])  # the mean of (1, 0) and (½, ½)
     expected = entropy(m[None]).item() - 0.5
     assert found[0, 3].tolist() == pytest.approx([expected] * 4, abs=1e-6)
+
+
+def test_jensen_shannon_is_its_definition() -> None:
+    p, q = torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.1, 0.2, 0.7]])
+    middle = (p + q) / 2
+
+    def kl_to_middle(x: torch.Tensor) -> float:
+        pairs = zip(x[0].tolist(), middle[0].tolist(), strict=True)
+        return sum(a * math.log2(a / b) for a, b in pairs if a > 0)
+
+    expected = (kl_to_middle(p) + kl_to_middle(q)) / 2
+    assert jensen_shannon(p, q).item() == pytest.approx(expected, rel=1e-5)
+    assert torch.equal(jensen_shannon(q, p), jensen_shannon(p, q))

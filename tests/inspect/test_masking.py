@@ -1,4 +1,4 @@
-"""Doing without a head is zeros in W^O, in training's pass and in every step of a search."""
+"""Removing a head equals zeros in W^O, in one pass and in every step of a search."""
 
 import pytest
 import torch
@@ -10,15 +10,24 @@ from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.search import SearchOptions, search
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import InputError
-from glassformer.inspect.masking import attentions, places, without_each, without_head
-from glassformer.model.attention import MultiHeadAttention, record_attention
+from glassformer.inspect.masking import (
+    attention_names,
+    head_indices,
+    without_each,
+    without_head,
+)
+from glassformer.model.attention import MultiHeadAttention, attentions, record_attention
 
 SIZES = {"d_model": 8, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
 
 
-def silenced(model, kind: str, layer: int, head: int) -> torch.Tensor:
-    """Zero the head's columns of the output projection; gives what they were."""
-    attention = attentions(model)[kind, layer]
+def attention_of(model, kind: str, layer: int) -> MultiHeadAttention:
+    return model.get_submodule(attention_names(model)[kind, layer])
+
+
+def zeroed(model, kind: str, layer: int, head: int) -> torch.Tensor:
+    """Zero the head's columns of the output projection; return the weights before."""
+    attention = attention_of(model, kind, layer)
     own = slice(head * attention.d_k, (head + 1) * attention.d_k)
     before = attention.output.weight.data.clone()
     attention.output.weight.data[:, own] = 0
@@ -26,7 +35,7 @@ def silenced(model, kind: str, layer: int, head: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("variant", variants(PAIRS, "translator"))
-def test_it_is_as_if_the_output_projection_had_zeros_for_the_head(variant) -> None:
+def test_removing_a_head_equals_zeros_in_the_output_projection(variant) -> None:
     model = toy(**SIZES | variant, attention_bias=True)
     ids = torch.randint(4, 12, (2, 5)), torch.randint(4, 12, (2, 3))
     with torch.no_grad():
@@ -34,22 +43,22 @@ def test_it_is_as_if_the_output_projection_had_zeros_for_the_head(variant) -> No
         for place in [("encoder", 0, 0), ("decoder", 1, 2), ("cross", 1, 3)]:
             with without_head(model, *place):
                 found = model(*ids)
-            before = silenced(model, *place)
+            before = zeroed(model, *place)
             torch.testing.assert_close(found, model(*ids), atol=1e-5, rtol=1e-5)
-            attentions(model)[place[:2]].output.weight.data = before
+            attention_of(model, *place[:2]).output.weight.data = before
             assert not torch.allclose(found, whole)
         assert torch.equal(model(*ids), whole)
 
 
-def test_a_search_does_without_the_head_at_every_step() -> None:
+def test_a_search_runs_without_the_head_at_every_step() -> None:
     model, source = toy(**SIZES), sources(5, 3)
     decoder, options = TorchDecoder(model), SearchOptions(beam_size=3, max_length=6, n_best=2)
     for place in [("encoder", 0, 0), ("decoder", 0, 2), ("cross", 1, 3)]:
         with without_head(model, *place):
             found = search(decoder, source, BOS, EOS, options)
-        before = silenced(model, *place)
+        before = zeroed(model, *place)
         assert_same(found, search(decoder, source, BOS, EOS, options))
-        attentions(model)[place[:2]].output.weight.data = before
+        attention_of(model, *place[:2]).output.weight.data = before
 
 
 def test_the_kernels_are_restored_even_after_an_error() -> None:
@@ -60,7 +69,7 @@ def test_the_kernels_are_restored_even_after_an_error() -> None:
     assert [attention.kernel for attention in attentions(model).values()] == kernels
 
 
-def test_attention_can_be_recorded_meanwhile_from_outside() -> None:
+def test_attention_can_be_recorded_while_a_head_is_removed() -> None:
     model, ids = toy(kind="classifier", **SIZES), torch.tensor([[BOS, 5, 6]])
     second = "encoder.layers.1.self_attention"
 
@@ -72,29 +81,29 @@ def test_attention_can_be_recorded_meanwhile_from_outside() -> None:
         whole = recorded()
         with without_head(model, "encoder", 0, 1):
             found = recorded()
-        silenced(model, "encoder", 0, 1)
+        zeroed(model, "encoder", 0, 1)
         torch.testing.assert_close(found, recorded())
     assert not torch.allclose(found, whole)
 
 
-def test_every_head_has_a_place() -> None:
+def test_every_head_has_one_index() -> None:
     model = toy(**SIZES)
-    found = places(model)
+    found = head_indices(model)
     heads = [m.n_heads for m in model.modules() if isinstance(m, MultiHeadAttention)]
     assert len(found) == len(set(found)) == sum(heads) == 24
     assert {kind for kind, _, _ in found} == {"encoder", "decoder", "cross"}
-    assert attentions(model)["cross", 1] is model.decoder.layers[1].cross_attention
-    assert places(toy(kind="language-model", **SIZES))[-1] == ("decoder", 1, 3)
+    assert attention_of(model, "cross", 1) is model.decoder.layers[1].cross_attention
+    assert head_indices(toy(kind="language-model", **SIZES))[-1] == ("decoder", 1, 3)
 
 
 @pytest.mark.parametrize("place", [("cross", 2, 0), ("cross", 0, 4), ("encoder", 0, -1)])
-def test_a_head_that_is_not_there_is_named(place) -> None:
+def test_a_missing_head_is_an_error_that_names_it(place) -> None:
     message = f"no head {place[2]} in layer {place[1]}"
     with pytest.raises(InputError, match=message), without_head(toy(**SIZES), *place):
         pass
 
 
-def test_each_head_is_done_without_in_turn() -> None:
+def test_without_each_removes_one_head_at_a_time() -> None:
     model, source, target = toy(**SIZES), pad(sources(4)), torch.tensor([[BOS, 5, 6]])
 
     @torch.no_grad()
@@ -103,7 +112,7 @@ def test_each_head_is_done_without_in_turn() -> None:
 
     ticks: list[int] = []
     whole, found = score(), without_each(model, score, lambda: ticks.append(1))
-    assert score() == whole and list(found) == places(model) and len(ticks) == 24
+    assert score() == whole and list(found) == head_indices(model) and len(ticks) == 24
     for place in [("encoder", 1, 1), ("cross", 0, 2)]:
         with without_head(model, *place):
             assert found[place] == score() != whole

@@ -65,13 +65,13 @@ def test_every_token_has_the_same_probability(choices: dict[str, Any], tmp_path:
     assert_same_probabilities(model, to_ctranslate2(model, tmp_path, source, NAMES))
 
 
-def test_the_cases_have_every_choice_that_can_be_written() -> None:
+def test_the_cases_cover_every_architecture_that_can_be_exported() -> None:
     assert {case["positions"] for case in WRITTEN} == set(POSITIONS.values())
     for seam in ("residual", "norm", "feed_forward", "n_kv_heads"):
         assert {case[seam] for case in WRITTEN} == {case[seam] for case in PAIRS}
 
 
-def test_a_scale_and_an_epsilon_of_one_s_own_are_written(tmp_path: Path) -> None:
+def test_a_custom_scale_and_epsilon_are_exported(tmp_path: Path) -> None:
     model = toy()
     for module in model.modules():
         if hasattr(module, "scale") and hasattr(module, "kernel"):
@@ -81,7 +81,7 @@ def test_a_scale_and_an_epsilon_of_one_s_own_are_written(tmp_path: Path) -> None
     assert_same_probabilities(model, to_ctranslate2(model, tmp_path, NAMES))
 
 
-def test_a_longer_sentence_than_the_table_of_positions_is_refused_by_the_engine(
+def test_a_sentence_longer_than_the_position_table_is_refused(
     tmp_path: Path,
 ) -> None:
     folder = to_ctranslate2(toy(), tmp_path, NAMES, max_length=4)
@@ -90,7 +90,7 @@ def test_a_longer_sentence_than_the_table_of_positions_is_refused_by_the_engine(
         engine.translate_batch([names([5, 6, 7, 8, EOS])])
 
 
-def test_int8_is_smaller_and_leaves_the_model_alone(tmp_path: Path) -> None:
+def test_int8_files_are_smaller_and_the_model_is_unchanged(tmp_path: Path) -> None:
     model = toy()
     before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
     sizes = []
@@ -105,7 +105,7 @@ def test_int8_is_smaller_and_leaves_the_model_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("positions", REFUSED)
-def test_positions_that_it_has_not_are_refused(positions: str, tmp_path: Path) -> None:
+def test_unsupported_positions_are_refused(positions: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         to_ctranslate2(toy(positions=positions), tmp_path / "model", NAMES)
     assert error.value.what == f"{REFUSED[positions]} cannot be written for CTranslate2."
@@ -123,7 +123,7 @@ def test_positions_that_it_has_not_are_refused(positions: str, tmp_path: Path) -
     ],
     ids=["too few", "too many", "one twice"],
 )
-def test_every_id_has_a_name_of_its_own(
+def test_duplicate_or_missing_tokens_are_refused(
     source: list[str], target: list[str], what: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=what) as error:
@@ -132,7 +132,7 @@ def test_every_id_has_a_name_of_its_own(
     assert "in the order of the ids" in error.value.remedy
 
 
-def test_the_marks_have_the_same_names_on_both_sides(tmp_path: Path) -> None:
+def test_different_special_tokens_on_the_sides_are_refused(tmp_path: Path) -> None:
     other = ["<pad>", *NAMES[1:]]
     with pytest.raises(InputError, match=r"The source's marks are \['0', .*the target's \['<pad>'"):
         to_ctranslate2(toy(), tmp_path, NAMES, other)

@@ -64,7 +64,7 @@ def test_sending_and_receiving_back_is_the_identity() -> None:
     assert_same(weights(ours), before)
 
 
-def test_rows_of_a_packed_weight_go_where_they_belong() -> None:
+def test_rows_of_a_packed_weight_are_copied_to_their_projections() -> None:
     ours, theirs, links = random_pair(bias=True)
     send(links, theirs)
     parts = (theirs.q, theirs.k, theirs.v)
@@ -73,7 +73,7 @@ def test_rows_of_a_packed_weight_go_where_they_belong() -> None:
     assert_same([theirs.norm.weight, theirs.norm.bias], [ours.norm.gain, ours.norm.bias])
 
 
-def test_sending_zeroes_what_we_lack_and_leaves_alone_what_is_not_trained() -> None:
+def test_sending_zeroes_unlinked_parameters_but_not_frozen_ones() -> None:
     _, theirs, links = random_pair(bias=False)
     table = theirs.table.clone()
     send(links, theirs)
@@ -82,7 +82,7 @@ def test_sending_zeroes_what_we_lack_and_leaves_alone_what_is_not_trained() -> N
     assert_same([theirs.table], [table])
 
 
-def test_receiving_leaves_alone_what_they_lack() -> None:
+def test_receiving_keeps_our_unlinked_parameters() -> None:
     ours, theirs = nn.Linear(4, 2, bias=True), nn.Linear(4, 2, bias=False)
     bias = ours.bias.clone()
     receive(linear_links(ours, theirs))
@@ -101,7 +101,7 @@ def test_gradients_are_those_of_the_linked_rows() -> None:
         torch.testing.assert_close(*link.gradients())
 
 
-def test_gradients_are_asked_for_after_the_backward_pass() -> None:
+def test_gradients_exist_only_after_backward() -> None:
     _, _, links = random_pair(bias=True)
     with pytest.raises(AssertionError, match=r"after backward\(\)"):
         links[0].gradients()

@@ -1,21 +1,13 @@
-"""Gates: heads taken away, what they matter, how far apart they look."""
-
-import math
+"""Gates on heads: importance, pruning, diversity."""
 
 import pytest
 import torch
 
 from glassformer.data.batch import Batch
-from glassformer.lab.gates import (
-    attentions,
-    diversity,
-    gated,
-    importance,
-    jensen_shannon,
-    open_gates,
-    prune,
-)
+from glassformer.inspect.masking import gated
+from glassformer.lab.gates import diversity, importance, open_gates, prune
 from glassformer.lab.learning import Task, loss, small
+from glassformer.model.attention import attentions
 from glassformer.train.step import Objective
 
 TASK = Task("reverse", "translator", lengths=(2, 5))
@@ -26,8 +18,8 @@ def batch() -> Batch:
     return TASK.held_out(4)
 
 
-def test_a_shut_gate_is_a_head_whose_columns_of_the_output_are_nothing() -> None:
-    model, gates = small(TASK).eval(), {}
+def test_a_closed_gate_equals_zero_columns_in_the_output_projection() -> None:
+    model = small(TASK).eval()
     gates = open_gates(model)
     gates["encoder.layers.1.self_attention"][0] = 0.0
     with gated(model, gates), torch.no_grad():
@@ -38,7 +30,7 @@ def test_a_shut_gate_is_a_head_whose_columns_of_the_output_are_nothing() -> None
         torch.testing.assert_close(shut, model(*batch().inputs))
 
 
-def test_open_gates_change_nothing_and_kernels_come_back_after_an_error() -> None:
+def test_open_gates_change_nothing_and_kernels_are_restored_after_an_error() -> None:
     model = small(TASK).eval()
     before, kernels = model(*batch().inputs), [a.kernel for a in attentions(model).values()]
     with pytest.raises(RuntimeError), gated(model, open_gates(model)):
@@ -47,7 +39,7 @@ def test_open_gates_change_nothing_and_kernels_come_back_after_an_error() -> Non
     assert [a.kernel for a in attentions(model).values()] == kernels
 
 
-def test_importance_is_the_slope_of_the_loss_of_each_sentence() -> None:
+def test_importance_is_the_finite_difference_of_each_sentence_loss() -> None:
     model, asked, step = small(TASK).double().eval(), batch(), 1e-5
     gates = {name: gate.double() for name, gate in open_gates(model).items()}
     found = importance(model, asked, gates)
@@ -67,7 +59,7 @@ def test_importance_is_the_slope_of_the_loss_of_each_sentence() -> None:
     assert found[name, head] == pytest.approx(float(slopes.abs().mean()), rel=1e-4)
 
 
-def test_importance_leaves_no_gradients_and_knows_no_shut_gate() -> None:
+def test_importance_leaves_no_gradients_and_skips_closed_gates() -> None:
     model = small(TASK)
     gates = open_gates(model)
     gates["encoder.layers.0.self_attention"][1] = 0.0
@@ -84,27 +76,13 @@ def test_heads_are_pruned_one_by_one_the_least_important_first() -> None:
     matters = importance(model, batch(), stages[0])
     (name, head) = min(matters, key=lambda which: matters[which])
     assert stages[1][name][head] == 0.0
-    with gated(model, stages[-1]):  # without any head a translator does not hear its source
+    with gated(model, stages[-1]):  # without heads the source cannot reach the decoder
         source, target = batch().inputs
         other = Batch((source.flip(0), target), batch().labels)
         assert loss(model, other) == pytest.approx(loss(model, batch()))
 
 
-def test_the_distance_is_0_of_like_1_of_disjoint_and_as_the_definition_has_it() -> None:
-    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.1, 0.2, 0.7])
-    assert jensen_shannon(p, p) == 0
-    assert jensen_shannon(p, torch.tensor([0.0, 0.0, 1.0])) == pytest.approx(1)
-    middle = (p + q) / 2
-
-    def divergence(x: torch.Tensor) -> float:
-        return sum(float(a) * math.log2(a / b) for a, b in zip(x, middle, strict=True) if a > 0)
-
-    expected = math.sqrt((divergence(p) + divergence(q)) / 2)
-    assert jensen_shannon(p, q) == pytest.approx(expected, rel=1e-5)
-    assert jensen_shannon(q, p) == jensen_shannon(p, q)
-
-
-def test_heads_with_the_same_weights_look_alike_and_padding_is_not_asked() -> None:
+def test_diversity_is_zero_for_equal_heads_and_ignores_padding() -> None:
     torch.manual_seed(1)
     model = small(TASK)
     apart = diversity(model, batch())

@@ -40,7 +40,7 @@ from train.runs import (
 
 MASKED: dict[str, Any] = {
     "model": {"kind": "masked-language-model"},
-    "data": {"hidden": 0.2, "batch_tokens": 200},
+    "data": {"mask_rate": 0.2, "batch_tokens": 200},
 }
 
 
@@ -107,7 +107,7 @@ def test_a_masked_language_model_learns(tmp_path: Path) -> None:
     files = {name: [str(tmp_path / name)] for name in ("train", "valid")}
     settings = ON_FILES.replace(
         model={**MASKED["model"], "d_model": 32, "vocab_size": 80, "dropout": 0.0},
-        data={"hidden": 0.3, "batch_tokens": 600, "valid_examples": 100, **files},
+        data={"mask_rate": 0.3, "batch_tokens": 600, "valid_examples": 100, **files},
         train={"max_steps": 25, "learning_rate": 0.02, "warmup": 5, "validate_every": 25},
     )
     trained(prepare(settings, threads=1), tmp_path / "run")
@@ -151,7 +151,7 @@ def test_what_is_hidden_is_the_same_when_a_run_goes_on(tmp_path: Path, stop: int
 @pytest.mark.parametrize("seed", range(3))
 def test_the_shortest_texts_and_the_least_share_are_no_failure(tmp_path: Path, seed: int) -> None:
     """A batch of one text from which chance hides nothing has nothing to learn from."""
-    settings = {"hidden": 0.001, "batch_tokens": 1}
+    settings = {"mask_rate": 0.001, "batch_tokens": 1}
     data = masked(tmp_path, data=settings, train={"max_steps": 5, "seed": seed})
     _, reason = trained(data, tmp_path / "run")
     assert reason == "5 updates"
@@ -301,7 +301,7 @@ def test_a_damaged_run_is_not_begun_with(tmp_path: Path, words: Path) -> None:
 
 
 def voting(folder: Path, **train: Any) -> Prepared:
-    settings = settings_of(folder, None, "classifier", ngrams=2, ngram_places=2_000)
+    settings = settings_of(folder, None, "classifier", ngrams=2, ngram_buckets=2_000)
     return prepare(settings.replace(train={"start_from": None, **train}), 1)
 
 
@@ -327,7 +327,7 @@ def test_votes_are_not_begun_with_but_counted_anew(tmp_path: Path) -> None:
     train(start(voting(tmp_path, max_steps=2), tmp_path / "one", ALONE, False, lambda _: None))
     one = latest(tmp_path / "one").weights
     settings = voting(tmp_path, start_from=str(tmp_path / "one"), max_steps=2).settings
-    larger = prepare(settings.replace(model={"ngram_places": 3_000}), 1)
+    larger = prepare(settings.replace(model={"ngram_buckets": 3_000}), 1)
     model = start(larger, tmp_path / "two", ALONE, False, lambda _: None).model
     assert model.votes.weight.size(1) == one["votes.weight"].shape[1] + 1_000
     assert model.votes.weight.abs().max() > 0

@@ -1,1 +1,1 @@
-"""Speed and memory, side by side with peers: ratios from one run, contenders interleaved."""
+"""Speed and memory beside other libraries, measured in turns and reported as ratios."""

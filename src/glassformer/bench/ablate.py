@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.bench.curves import Curve, Point, read_curve
 from glassformer.bench.estimate import Estimate
 from glassformer.bench.trials import claim, conclude, error_of, is_over
-from glassformer.bench.variants import BASELINE, Trial, described
+from glassformer.bench.variants import BASELINE, Trial, describe_baseline
 from glassformer.config import RunSettings
 from glassformer.errors import GlassformerError, TrainingError
 from glassformer.evaluate.card import Sheet, Table, facts
@@ -50,16 +50,16 @@ class Outcome:
         if self.error is not None or self.curve is None:
             return about
         curve = [point.to_dict(metric) for point in self.curve.points]
-        counted = "counted" if self.curve.counted else "worked out from the speed"
+        counted = "counted" if self.curve.counted else "computed from the speed"
         end = self.scores(metric) | self.end.to_dict()
         return about | end | {"target_tokens_are": counted, "curve": curve}
 
 
-def carry_out(trial: Trial, train: Train) -> Outcome:
-    """Train a trial that is not over yet.
+def run_trial(trial: Trial, train: Train) -> Outcome:
+    """Train a trial that is not finished.
 
-    A run that diverged would diverge again, and is over. After any other error, such as a full
-    disk, it is tried again the next time.
+    A run that diverged would diverge again, and counts as finished. After any other error, such as
+    a full disk, the next call tries again.
     """
     try:
         resume = claim(trial.folder, trial.settings)
@@ -166,9 +166,9 @@ class Report:
         columns = ["variant", "seeds", f"best {metric}", "Δ", f"last {metric}", "Δ"]
         columns += ["updates", labels, "minutes"]
         table = Table("Variants", columns, [self._cells(row) for row in self.rows])
-        wrong = [[row.name, "; ".join(row.errors)] for row in self.rows if row.errors]
-        told = [Table("Went wrong", ["variant", "reason"], wrong, "ll")] if wrong else []
-        return [table, *told, facts("machine", self.machine)]
+        failed = [[row.name, "; ".join(row.errors)] for row in self.rows if row.errors]
+        errors = [Table("Errors", ["variant", "reason"], failed, "ll")] if failed else []
+        return [table, *errors, facts("machine", self.machine)]
 
     @property
     def _labels(self) -> str:
@@ -179,7 +179,7 @@ class Report:
         scores = [row.best, row.best_difference, row.last, row.last_difference]
         forms = [form, f"+{form}"] * 2
         cells = [s.text(f) if s else UNKNOWN for s, f in zip(scores, forms, strict=True)]
-        name = described(self.base, self.varied) if row.name == BASELINE else row.name
+        name = describe_baseline(self.base, self.varied) if row.name == BASELINE else row.name
         seeds = f"{len(row.finished)} of {len(row.outcomes)}" if row.errors else len(row.outcomes)
         return [name, str(seeds), *cells, *_cost(row)]
 
@@ -190,16 +190,16 @@ class Report:
         limit = f" or {s.max_minutes:g} minutes" if s.max_minutes is not None else ""
         notes = [
             f"{s.metric}: of validation, {more} is better. best: of all validations of a run, "
-            "which flatters one that fluctuates; last: the one that it ended with.",
-            "±: half of a 95% interval of the mean over seeds, by Student's t; it knows nothing of "
-            "other data, and is not corrected for the number of variants.",
-            "Δ: to the baseline, seed by seed, with the interval of these differences.",
+            "which favours noisy runs; last: of the final validation.",
+            "±: half the 95% interval of the mean over seeds, by Student's t; without the variance "
+            "of other data, and not corrected for the number of variants.",
+            "Δ: difference to the baseline, paired by seed, with its interval.",
             f"Each run had at most {s.max_steps:,} updates{limit}. Updates, {self._labels} and "
             "minutes are means over seeds; minutes count validations, all but the last.",
         ]
         curves = [o.curve for row in self.rows for o in row.finished]
         if not all(curve is None or curve.counted for curve in curves):
-            notes.append(f"{self._labels}: worked out from the speeds in the logs.")
+            notes.append(f"{self._labels}: computed from the speeds in the logs.")
         return notes
 
     def to_json(self) -> dict[str, Any]:

@@ -6,20 +6,21 @@ are numpy's, as in the compiled engine.
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer import checkpoint, pretrained
-from glassformer.bench.alone import Alone
+from glassformer import checkpoint
+from glassformer.bench.contender_process import ContenderProcess
 from glassformer.bench.engines import (
     CTRANSLATE2,
     FP32,
@@ -31,22 +32,25 @@ from glassformer.bench.engines import (
     Ids,
     is_int8,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick
 from glassformer.bench.race import PAUSE
+from glassformer.bench.report import Report
+from glassformer.bench.sentences import read_model
 from glassformer.checkpoint import Checkpoint
 from glassformer.data import datasets
 from glassformer.data.batching import TokenBatches
 from glassformer.data.corpus import Corpus, TextFiles
 from glassformer.data.tokenizer import BOS
-from glassformer.errors import CheckpointError, DataError
+from glassformer.errors import DataError
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick, best_of_rounds
 from glassformer.pipeline.batches import BATCH_TOKENS, encode_sources, max_source
 
 TORCH = "torch fp32"
 CONTENDERS = (*OURS, TORCH, *CTRANSLATE2, *WITH_WORKERS)
 ORIGINAL = "checkpoint"  # folder of the weights that ours and torch read
-TOLERANCE = 1e-2  # of logits in fp32
-# Log-normal lengths of made-up reviews, about those of IMDB: median 220 subwords, mean 265.
-MEDIAN_LENGTH, SPREAD = 220, 0.6
+TOLERANCE = 1e-2  # between logits in fp32: sums are taken in other orders
+# Log-normal lengths of random reviews in subwords, about those of IMDB: median 220, mean 265.
+MEDIAN_LENGTH, LOG_SPREAD = 220, 0.6
 
 Logits = NDArray[np.float32]
 Contender = Callable[[list[Ids]], tuple[float, Logits]]
@@ -59,7 +63,7 @@ POOLING: dict[str, Callable[[Logits], Logits]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure."""
+    """Sizes of the measurement."""
 
     threads: int = 2
     rounds: int = 5
@@ -76,13 +80,7 @@ def bench_classify(
     name: str, plan: Plan, command: str, file: Path | None = None, tick: Tick = lambda: None
 ) -> Report:
     """Measure texts per second from token ids to logits, in batches as the pipeline makes them."""
-    saved = checkpoint.read(checkpoint.find(pretrained.resolve(name)))
-    if saved.settings.model.kind != "classifier" or not saved.tokenizers:
-        raise CheckpointError(
-            f"{name} holds a {saved.settings.model.kind}.",
-            "Classification is measured with classifiers of text.",
-            "Name the run of a classifier.",
-        )
+    saved = read_model(name, "classifier")
     about, rows = texts(saved, file, plan.limit)
     lengths = np.array([len(row) for row in rows])
     chosen = TokenBatches(lengths, plan.batch_tokens).epoch(0, shuffle=False)
@@ -91,7 +89,7 @@ def bench_classify(
         folder = Path(place)
         write(saved, folder)
         contenders: dict[str, Contender] = {
-            name: stack.enter_context(closing(Alone(load, name, folder, plan.threads)))
+            name: stack.enter_context(ContenderProcess(load, name, folder, plan.threads))
             for name in CONTENDERS
         }
         seconds, logits = race(contenders, batches, plan, tick)
@@ -106,16 +104,16 @@ def bench_classify(
         "Token ids in, logits out; tokenisation and loading left out. The best round counts.",
         f"CTranslate2 {version('ctranslate2')} runs the encoder; pooling, output layer and n-grams "
         "are numpy's. Workers: a batch for each thread at a time.",
-        "`same label`: of how many texts the label is that of torch.",
+        "`same label`: texts with the label of torch.",
     ]
     return Report(command, tables, ratios, notes, plan.threads)
 
 
 def texts(saved: Checkpoint, file: Path | None, limit: int) -> tuple[str, Ids]:
-    """Return what the texts are, and their ids: of a file, of IMDB if it is there, or made up."""
+    """Return a description of the texts and their ids: a file's, IMDB's if present, or random."""
     files = TextFiles((file,), format="lines") if file else _imdb()
     if files is None:
-        return "made-up texts", made_up(saved, limit)
+        return "random texts", random_texts(saved, limit)
     tokenizer = next(iter(saved.tokenizers.values()))
     lines = [row[0] for row in islice(Corpus(files), limit)]
     encoded = encode_sources(tokenizer, lines, max_source(saved.settings), truncate=True)
@@ -129,10 +127,10 @@ def _imdb() -> TextFiles | None:
         return None
 
 
-def made_up(saved: Checkpoint, limit: int) -> Ids:
+def random_texts(saved: Checkpoint, limit: int) -> Ids:
     """Return random tokens in lengths like those of reviews."""
     numbers, longest = np.random.default_rng(0), max_source(saved.settings)
-    drawn = numbers.lognormal(np.log(MEDIAN_LENGTH), SPREAD, limit).astype(int)
+    drawn = numbers.lognormal(np.log(MEDIAN_LENGTH), LOG_SPREAD, limit).astype(int)
     size = saved.settings.model.vocab_size
     return [[BOS, *numbers.integers(4, size, n).tolist()] for n in drawn.clip(1, longest)]
 
@@ -207,19 +205,18 @@ def race(
     contenders: dict[str, Contender], batches: list[Ids], plan: Plan, tick: Tick
 ) -> tuple[dict[str, float], dict[str, Logits]]:
     """Return the seconds of each contender's best round, and its logits."""
-    seconds, logits = dict.fromkeys(contenders, float("inf")), dict[str, Logits]()
-    for number in range(plan.rounds + 1):  # the first one warms up
-        for name, run in contenders.items():
-            sleep(plan.pause)
-            took, logits[name] = run(batches)
-            if number > 0:
-                seconds[name] = min(seconds[name], took)
-            tick()
-    return seconds, logits
+    logits: dict[str, Logits] = {}
+
+    def turn(name: str) -> float:
+        seconds, logits[name] = contenders[name](batches)
+        return seconds
+
+    turns = {name: partial(turn, name) for name in contenders}
+    return best_of_rounds(turns, plan.rounds, tick, pause=plan.pause), logits
 
 
 def check_same(logits: dict[str, Logits]) -> None:
-    """Check that contenders in fp32 compute the same."""
+    """Check that contenders in fp32 compute the same logits."""
     for name in (FP32, THEIR_FP32):
         error = float(np.abs(logits[name] - logits[TORCH]).max())
         assert error < TOLERANCE, f"logits of {name} differ by {error} from those of {TORCH}"

@@ -15,10 +15,8 @@ PANELS = {
     "learning rate": ("learning_rate",),
     "labels a second": ("labels_per_second",),
 }
-COLOURS, STROKES = (
-    10,
-    ("-", "--", ":", "-."),
-)  # ten colours, then the next line style
+COLOURS = 10  # matplotlib's; then the next line style
+LINE_STYLES = ("-", "--", ":", "-.")
 NAMES = {"train_loss": "training", "valid_loss": "validation", "valid_bleu": "BLEU"}
 
 
@@ -55,7 +53,7 @@ def _line(axes: Any, records: list[Record], name: str, nth: int, place: Path | N
     axes.plot(
         *zip(*points, strict=True),
         marker="." if name.startswith(SCORE) else "",
-        ls=STROKES[nth // COLOURS % len(STROKES)],
+        ls=LINE_STYLES[nth // COLOURS % len(LINE_STYLES)],
         lw=1,
         color=f"C{nth % COLOURS}",
         label=f"{place}: {label}" if place else label,

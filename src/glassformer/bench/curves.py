@@ -1,6 +1,7 @@
 """The log of a run as a curve: scores against updates, time and target tokens."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ class Point:
 
     step: int
     seconds: float
-    labels: int | None  # target tokens so far; None where the log does not tell
+    labels: int | None  # target tokens so far; None if the log has neither counts nor speeds
     scores: dict[str, float]
 
     @property
@@ -37,19 +38,19 @@ class Point:
 @dataclass(frozen=True)
 class Curve:
     points: list[Point]
-    counted: bool  # target tokens were counted by the run, not computed from its speed
+    counted: bool  # whether the run counted target tokens; else they are computed from its speed
 
 
 def read_curve(place: Path) -> Curve:
     """Return the validations of a run, given by its folder or its log.
 
-    A log holds one course: a run that resumes first drops the records after its checkpoint.
+    The steps of a log ascend: a run that resumes first drops the records after its checkpoint.
     """
     records = records_of(place)
     validations = [r for r in records if any(name.startswith(SCORE) for name in r)]
-    steps, labels = worked_out(records)
+    at = partial(labels_at, *estimated_labels(records))
     points = [
-        Point(r["step"], r["seconds"], r.get("labels", at(r["step"], steps, labels)), _scores(r))
+        Point(step := r["step"], r["seconds"], r.get("labels", at(step)), _scores(r))
         for r in validations
     ]
     return Curve(points, all("labels" in record for record in validations))
@@ -81,7 +82,7 @@ def _scores(record: Record) -> dict[str, float]:
     return {k.removeprefix(SCORE): v for k, v in record.items() if k.startswith(SCORE)}
 
 
-def worked_out(records: list[Record]) -> tuple[list[int], list[float]]:
+def estimated_labels(records: list[Record]) -> tuple[list[int], list[float]]:
     """Return updates and the target tokens until each, computed from speed times time.
 
     Both include validations. After a resume, the time between the last record and the checkpoint
@@ -97,7 +98,7 @@ def worked_out(records: list[Record]) -> tuple[list[int], list[float]]:
     return steps, labels
 
 
-def at(step: int, steps: list[int], labels: list[float]) -> int | None:
+def labels_at(steps: list[int], labels: list[float], step: int) -> int | None:
     """Return the target tokens until an update, interpolated, or extrapolated beyond the last."""
     if len(steps) < 2:
         return None

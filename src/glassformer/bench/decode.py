@@ -1,6 +1,6 @@
 """`bench decode`: the compiled engine beside CTranslate2 and Hugging Face on the same weights."""
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from glassformer import checkpoint, pretrained
 from glassformer.bench import engines
-from glassformer.bench.alone import Alone
+from glassformer.bench.contender_process import ContenderProcess
 from glassformer.bench.engines import (
     BOS,
     CTRANSLATE2,
@@ -24,8 +23,6 @@ from glassformer.bench.engines import (
     Contender,
     Ids,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick
-from glassformer.bench.lively import lively
 from glassformer.bench.peak import TIMES, memory_of
 from glassformer.bench.race import (
     PAUSE,
@@ -39,38 +36,44 @@ from glassformer.bench.race import (
     ratios_of,
     spread,
 )
+from glassformer.bench.report import Report
 from glassformer.bench.roof import Machine, bandwidth, decoding_roof, peak, weights_of
-from glassformer.bench.sentences import sentence_pairs
+from glassformer.bench.sentences import read_model, sentence_pairs
+from glassformer.bench.varied_outputs import vary_outputs
 from glassformer.checkpoint import Checkpoint, as_arrays
 from glassformer.checkpoint import weights_of as torch_weights
 from glassformer.config import PRESETS, RunSettings, preset
 from glassformer.data.direction import tokenizers_for
-from glassformer.errors import CheckpointError
+from glassformer.decode.options import SearchOptions
 from glassformer.evaluate.bleu import bleu
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.quantize import dequantise_weights
 
 MIB = 2**20
-BATCH_ROUNDS = 3  # rounds of batches for each round of single sentences, which take longer
+PAPER_BEAM = 4
+BATCH_ROUNDS = 3  # rounds of batches per round of single sentences, which take longer
+EXTRA_LENGTH = 50  # tokens that an output may be longer than the longest source: the paper's
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure; the defaults are those of the published figures."""
+    """Sizes of the measurement; the defaults are those of the published figures."""
 
     machine: Machine = field(default_factory=lambda: Machine(2))
     rounds: int = 3
-    beam: int | None = None  # None: 4 with random weights, 5 with a trained model
+    beam: int | None = None  # None: the paper's with random weights, else the default
     limit: int = 512  # sentences of a trained model
     batches: tuple[int, ...] = (1, 32)
     pause: float = PAUSE
-    # Of random weights:
+    # With random weights:
     vocabulary: int = 16_000
     sentences: int = 64
     source_length: int = 20
     length: int = 24
-    slow_sentences: int = 8  # of Hugging Face, which would take most of the time
+    slow_sentences: int = 8  # for Hugging Face, which would take most of the time
 
     def quick(self) -> "Plan":
         """Return the same measurements in seconds: for tests, not for figures."""
@@ -99,7 +102,7 @@ class Task:
 
     @cached_property
     def contenders(self) -> list[str]:
-        return engines.able(self.saved)
+        return engines.capable(self.saved)
 
     def cells(self, plan: Plan) -> list[Cell]:
         return [Cell(batch, beam) for batch in plan.batches for beam in (1, self.beam)]
@@ -131,7 +134,7 @@ def random_task(name: str, plan: Plan) -> Task:
     shape = preset(name, vocab_size=plan.vocabulary, residual="post-norm")
     model = build(shape).eval()
     assert isinstance(model, Transformer), "the presets that are measured are translators"
-    weights = as_arrays(torch_weights(lively(model, unsayable=[PAD, BOS, EOS])))
+    weights = as_arrays(torch_weights(vary_outputs(model, banned=[PAD, BOS, EOS])))
     ids = np.random.default_rng(0).integers(
         4, plan.vocabulary, (plan.sentences, plan.source_length)
     )
@@ -141,18 +144,12 @@ def random_task(name: str, plan: Plan) -> Task:
     )
     saved = Checkpoint(RunSettings(model=shape), weights)
     sources = [[*row, EOS] for row in ids.tolist()]
-    return Task(name, about, saved, sources, plan.length, plan.beam or 4)
+    return Task(name, about, saved, sources, plan.length, plan.beam or PAPER_BEAM)
 
 
 def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | None) -> Task:
     """Real sentences; each output ends where the model ends it."""
-    saved = checkpoint.read(checkpoint.find(pretrained.resolve(name)))
-    if saved.settings.model.kind != "translator" or not saved.tokenizers:
-        raise CheckpointError(
-            f"{name} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",
-            "Decoding is measured with translators of text.",
-            "Name the run of a translator, or a preset.",
-        )
+    saved = read_model(name, "translator")
     found = sentence_pairs(source, reference, plan.limit)
     data = saved.settings.data
     tokenizer = tokenizers_for(data, saved.tokenizers, data.target_language)["source"]
@@ -163,7 +160,13 @@ def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | N
     fp32 = replace(saved, weights=dequantise_weights(saved.weights))
     about = f"{len(sources):,} sentences of {found.name}"
     return Task(
-        Path(name).name, about, fp32, sources, len(sources[-1]) + 50, plan.beam or 5, references
+        Path(name).name,
+        about,
+        fp32,
+        sources,
+        len(sources[-1]) + EXTRA_LENGTH,
+        plan.beam or SearchOptions.beam_size,
+        references,
     )
 
 
@@ -207,7 +210,7 @@ def measure(task: Task, plan: Plan, tick: Tick) -> tuple[dict[Cell, Results], Ta
         folder = Path(place)
         engines.write(task.saved, names, folder, max(task.longest, len(task.sources[-1])))
         contenders: dict[str, Contender] = {
-            name: stack.enter_context(closing(Alone(engines.load, name, folder, threads)))
+            name: stack.enter_context(ContenderProcess(engines.load, name, folder, threads))
             for name in names
         }
         some = spread(task.sources, plan.slow_sentences)

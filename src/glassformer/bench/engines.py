@@ -1,10 +1,10 @@
 """The contenders of `bench decode`: each is loaded from files that hold the same weights.
 
-Token ids in, token ids out. What a contender needs is imported when it is loaded: a process that
+Input and output are token ids. A library is imported when its contender is loaded: a process that
 measures the memory of one must not hold the libraries of the others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import ceil
 from pathlib import Path
 from time import perf_counter
@@ -36,7 +36,7 @@ def takes_part(name: str, batch: int) -> bool:
     return name not in WITH_WORKERS or batch > 1
 
 
-def able(saved: "Checkpoint") -> list[str]:
+def capable(saved: "Checkpoint") -> list[str]:
     """Return the contenders that can hold this model; Marian has the paper's architecture only."""
     from glassformer.errors import InputError
     from glassformer.interop import marian
@@ -66,7 +66,7 @@ def write(saved: "Checkpoint", names: list[str], folder: Path, longest: int) -> 
     model = torch_translator(saved)
     checkpoint.write(Checkpoint(saved.settings, saved.weights), folder / FP32)
     checkpoint.write(Checkpoint(saved.settings, quantise_weights(saved.weights)), folder / INT8)
-    # CTranslate2 knows ids by name; a number is as good a name as any.
+    # CTranslate2 identifies ids by tokens; their numbers serve.
     sides = (model.encoder, model.decoder)
     source, target = ([str(i) for i in range(side.embedding.weight.size(0))] for side in sides)
     for name in CTRANSLATE2:
@@ -77,7 +77,7 @@ def write(saved: "Checkpoint", names: list[str], folder: Path, longest: int) -> 
 
 
 def import_libraries(name: str) -> None:
-    """Import what a contender is built on."""
+    """Import the libraries of a contender."""
     if name in OURS:
         import numba  # noqa: F401
     elif name == MARIAN:
@@ -87,7 +87,7 @@ def import_libraries(name: str) -> None:
 
 
 def load(name: str, folder: Path, threads: int) -> Contender:
-    """Load a contender from what `write` left for it in `folder`."""
+    """Load a contender from the files of `write` in `folder`."""
     if name in OURS:
         return _glassformer(folder / name, threads)
     if name in CTRANSLATE2:
@@ -104,14 +104,28 @@ def _glassformer(folder: Path, threads: int) -> Contender:
 
     model: Any = inference_model(checkpoint.read(folder), threads=threads)
 
-    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
+    def decode(batch: Ids, beam: int, longest: int) -> Any:
         options = SearchOptions(beam_size=beam, length_penalty=0.0, max_length=longest)
-        begin = perf_counter()
-        found = [search(model, batch, BOS, EOS, options) for batch in batches]
-        seconds = perf_counter() - begin
-        return seconds, [best.ids for batch in found for best, *_ in batch]
+        return search(model, batch, BOS, EOS, options)
 
-    return decode
+    return _timed(decode, lambda hypotheses: hypotheses[0].ids)
+
+
+def _timed(
+    decode: Callable[[Any, int, int], Iterable[Any]],
+    output_ids: Callable[[Any], list[int]],
+    prepare: Callable[[Ids], Any] = lambda batch: batch,
+) -> Contender:
+    """Return a contender that times `decode`; preparing inputs and reading outputs do not count."""
+
+    def run(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
+        prepared = [prepare(batch) for batch in batches]
+        begin = perf_counter()
+        found = [decode(batch, beam, longest) for batch in prepared]
+        seconds = perf_counter() - begin
+        return seconds, [output_ids(one) for batch in found for one in batch]
+
+    return run
 
 
 def _ctranslate2(folder: Path, threads: int, workers: int) -> Contender:
@@ -124,24 +138,21 @@ def _ctranslate2(folder: Path, threads: int, workers: int) -> Contender:
         intra_threads=threads // workers,
     )
 
-    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
-        named = [[list(map(str, source)) for source in batch] for batch in batches]
-        begin = perf_counter()
-        found = [
-            translator.translate_batch(
-                batch,
-                max_batch_size=ceil(len(batch) / workers),
-                beam_size=beam,
-                length_penalty=0,
-                min_decoding_length=0,  # its default forbids an empty answer
-                max_decoding_length=longest,
-            )
-            for batch in named
-        ]
-        seconds = perf_counter() - begin
-        return seconds, [list(map(int, one.hypotheses[0])) for batch in found for one in batch]
+    def decode(batch: list[list[str]], beam: int, longest: int) -> Any:
+        return translator.translate_batch(
+            batch,
+            max_batch_size=ceil(len(batch) / workers),
+            beam_size=beam,
+            length_penalty=0,
+            min_decoding_length=0,  # its default forbids an empty output
+            max_decoding_length=longest,
+        )
 
-    return decode
+    return _timed(
+        decode,
+        lambda found: list(map(int, found.hypotheses[0])),
+        lambda batch: [list(map(str, source)) for source in batch],
+    )
 
 
 def _marian(folder: Path, threads: int) -> Contender:
@@ -168,14 +179,11 @@ def _marian(folder: Path, threads: int) -> Contender:
             **penalty,
         )
 
-    def decode(batches: list[Ids], beam: int, longest: int) -> tuple[float, Ids]:
-        begin = perf_counter()
-        found = [generate(batch, beam, longest) for batch in batches]
-        seconds = perf_counter() - begin
-        rows = [row for batch in found for row in batch.tolist()]
-        return seconds, [row[1 : row.index(EOS) if EOS in row else None] for row in rows]
+    def output_ids(row: Any) -> list[int]:
+        ids: list[int] = row.tolist()
+        return ids[1 : ids.index(EOS) if EOS in ids else None]
 
-    return decode
+    return _timed(generate, output_ids)
 
 
 def _quiet_transformers() -> None:

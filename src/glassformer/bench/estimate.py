@@ -2,15 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
-from statistics import mean, stdev
+from statistics import mean
 
-# 97.5% quantiles of Student's t with 1, 2, … degrees of freedom; a test integrates its density.
-T = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-)  # fmt: skip
-MOST_SEEDS = len(T) + 1
+from glassformer.measure import half_width
 
 
 @dataclass(frozen=True)
@@ -23,11 +17,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Estimate | None":
-        if not values:
-            return None
-        n = len(values)
-        half = T[n - 2] * stdev(values) / sqrt(n) if n > 1 else None
-        return cls(mean(values), half, list(values))
+        return cls(mean(values), half_width(values), list(values)) if values else None
 
     def text(self, form: str) -> str:
         half = "" if self.half_width is None else f" ± {self.half_width:{form.lstrip('+')}}"

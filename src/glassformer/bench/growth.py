@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.bench.harness import Row, Run, Table, Tick, interleave
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.torch_decoder import TorchDecoder, TorchDecoding
-from glassformer.measure import exponent
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Run, Tick, best_seconds, exponent
 from glassformer.model.masks import padding_mask
 from glassformer.model.positions import LearnedPositions
 from glassformer.model.transformer import Transformer
@@ -34,7 +34,7 @@ class Growth:
     """Lengths to measure at, and repetitions."""
 
     lengths: tuple[int, ...] = (16, 32, 64, 128, 256, 512)
-    window: int = 8  # steps that the cost at a length is taken from
+    window: int = 8  # last steps before a length, whose median is its cost
     rounds: int = 3
 
     def fitting(self, model: Transformer) -> "Growth":
@@ -54,7 +54,7 @@ class Growth:
 
 def by_output(model: Transformer, growth: Growth, tick: Tick) -> Table:
     """Tabulate the cost of a token as the output grows, with and without the cache."""
-    source = made_up(model, 1, SOURCE_LENGTH)
+    source = random_sources(model, 1, SOURCE_LENGTH)
     cached, uncached = [], []
     for _ in range(growth.rounds + 1):  # in turns, and the best of each counts
         cached.append(cached_steps(model, source, max(growth.lengths)))
@@ -74,15 +74,15 @@ def by_output(model: Transformer, growth: Growth, tick: Tick) -> Table:
 @torch.inference_mode()
 def by_input(model: Transformer, growth: Growth, tick: Tick) -> Table:
     """Tabulate the cost of encoding a source, and of a step that attends to it."""
-    sources = {str(n): made_up(model, 1, n) for n in growth.lengths}
+    sources = {str(n): random_sources(model, 1, n) for n in growth.lengths}
     reading: dict[str, Run] = {n: partial(encode, model, source) for n, source in sources.items()}
-    read = interleave(reading, growth.rounds, tick)
+    read = best_seconds(reading, growth.rounds, tick)
     steps = growth.window * (growth.rounds + 1)
     decodings = {n: _start(model, source, steps) for n, source in sources.items()}
     stepping: dict[str, Run] = {
         n: partial(_advance, d, growth.window) for n, d in decodings.items()
     }
-    stepped = interleave(stepping, growth.rounds, tick)
+    stepped = best_seconds(stepping, growth.rounds, tick)
     rows: list[Row] = []
     for n, decoding in decodings.items():
         reads, step = 1e3 * read[n], 1e3 * stepped[n] / growth.window
@@ -158,8 +158,8 @@ def encode(model: Transformer, source: Tensor) -> Tensor:
     return model.encoder(source, padding_mask(source, model.pad_id))
 
 
-def made_up(model: Transformer, batch: int, length: int) -> Tensor:
-    """Draw sources of ordinary tokens at random."""
+def random_sources(model: Transformer, batch: int, length: int) -> Tensor:
+    """Return sources of random tokens, none of them special."""
     return torch.randint(EOS + 1, model.encoder.embedding.weight.size(0), (batch, length))
 
 

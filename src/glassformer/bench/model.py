@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.bench.harness import Report, Row, Run, Table, Tick, interleave
 from glassformer.bench.peers import MarianPeer, TorchPeer
-from glassformer.measure import exponent, peak_bytes
+from glassformer.bench.report import Report
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Run, Tick, best_seconds, exponent, peak_bytes
 from glassformer.model.attention import fused_attention, scaled_dot_product_attention
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
@@ -19,7 +20,7 @@ OURS, ROOF = "glassformer", "products alone"
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure; the defaults are those of the published figures."""
+    """Sizes of the measurement; the defaults are those of the published figures."""
 
     preset: str = "vaswani2017-base"
     batch: int = 64
@@ -63,7 +64,7 @@ def bench_model(plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
             name: make(contender, source, target, gold) for name, contender in contenders.items()
         }
         runs[ROOF] = _products(products, backward=make is _step)
-        seconds = interleave(runs, plan.rounds, tick)
+        seconds = best_seconds(runs, plan.rounds, tick)
         ratios[mode] = min(seconds[peer] for peer in contenders if peer != OURS) / seconds[OURS]
         rows += [
             [mode, name, round(target.numel() / s), f"{seconds[ROOF] / s:.0%}", s / seconds[OURS]]
@@ -153,7 +154,7 @@ def attention_table(plan: Plan, tick: Tick) -> Table:
     for n in plan.attention_lengths:
         q, k, v = torch.randn(3, 1, plan.heads, n, plan.d_k).unbind()
         runs: dict[str, Run] = {name: partial(f, q, k, v) for name, f in kernels.items()}
-        seconds = interleave(runs, plan.attention_rounds, tick)
+        seconds = best_seconds(runs, plan.attention_rounds, tick)
         costs.append([s * 1e3 for s in seconds.values()])
         for run in runs.values():
             costs[-1].append(peak_bytes(run) / 2**20)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from glassformer.bench import engines
 from glassformer.bench.engines import Ids
+from glassformer.machine import peak_memory, resident_memory
 
 TIMES = 4  # memory may grow after the first batch, as freed blocks do not fit the next
 
@@ -33,7 +34,12 @@ def memory_of(
     numbers = map(str, (threads, beam, longest))
     command = [sys.executable, "-m", __spec__.name, name, str(folder), *numbers]
     done = subprocess.run(
-        command, input=json.dumps(sources), stdout=subprocess.PIPE, text=True, check=True
+        command,
+        input=json.dumps(sources),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        start_new_session=True,  # Ctrl-C ends it without a traceback of its own
     )
     return Memory(*map(int, done.stdout.split()))
 
@@ -43,21 +49,11 @@ def main() -> None:
     threads, beam, longest = map(int, sys.argv[3:])
     sources: Ids = json.load(sys.stdin)
     engines.import_libraries(name)
-    libraries = resident("VmRSS")
+    libraries = resident_memory()
     decode = engines.load(name, Path(folder), threads)
-    loaded = resident("VmRSS")
+    loaded = resident_memory()
     decode([sources] * TIMES, beam, longest)
-    print(libraries, loaded, resident("VmHWM"))  # noqa: T201  (read by `memory_of`)
-
-
-def resident(field: str) -> int:
-    """Return the bytes in memory now (VmRSS) or at most (VmHWM).
-
-    Not `getrusage`: its maximum starts with that of the process that started this one.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith(f"{field}:"))
-    return int(line.split()[1]) * 1024
+    print(libraries, loaded, peak_memory())  # noqa: T201  (read by `memory_of`)
 
 
 if __name__ == "__main__":

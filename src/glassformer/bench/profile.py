@@ -23,9 +23,9 @@ from glassformer.bench.growth import (
     Growth,
     by_input,
     by_output,
-    made_up,
+    random_sources,
 )
-from glassformer.bench.harness import Report, Row, Table, Tick
+from glassformer.bench.report import Report
 from glassformer.bench.stopwatch import (
     ENCODING,
     IN_A_STEP,
@@ -43,7 +43,8 @@ from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.search import SearchOptions, output_limits, search
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import InputError
-from glassformer.measure import peak_bytes, peaks_within, silent_stderr
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick, peak_bytes, peaks_within, silent_stderr
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.output import save_text
@@ -84,7 +85,7 @@ def preset_subject(name: str, sentences: int, beam: int) -> Subject:
     torch.manual_seed(0)
     model = build(name).eval()
     assert isinstance(model, Transformer)
-    sources = made_up(model, sentences, SOURCE_LENGTH)
+    sources = random_sources(model, sentences, SOURCE_LENGTH)
     sources[:, -1] = EOS
     title, options = f"{name} (random weights)", SearchOptions(beam)
     return Subject(title, model, sources.tolist(), list, list, options).shortened(ANSWER_LENGTH)
@@ -108,18 +109,18 @@ def run_subject(name: str, translator: Translator, texts: Sequence[str], beam: i
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure."""
+    """Sizes of the measurement."""
 
     sentences: int = 64
     growth: Growth = field(default_factory=Growth)
 
     @classmethod
     def quick(cls, sentences: int) -> "Plan":
-        """The same measurements in seconds: for tests, not for figures."""
+        """Return the same measurements in seconds: for tests, not for figures."""
         return cls(min(sentences, 4), Growth((4, 8, 16), window=2, rounds=1))
 
     def fitting(self, subject: Subject) -> "Plan":
-        """As many sentences as there are, and no length that the model cannot take."""
+        """Limit the plan to the number of sentences and to the lengths of the model."""
         return Plan(len(subject.sentences), self.growth.fitting(subject.model))
 
     @property
@@ -226,7 +227,7 @@ def time_table(subject: Subject, alone: Timing, batched: Timing) -> Table:
         row("decoding steps", *IN_A_STEP),
         *(row(f"  {part}", part) for part in IN_A_STEP),
         row(SEARCH, SEARCH),
-        row("the whole", *PARTS),
+        row("total", *PARTS),
     ]
     title = (
         f"Where time goes: {subject.name}, {alone.sentences} sentences, "
@@ -265,20 +266,20 @@ def memory_table(subject: Subject, tick: Tick) -> Table:
     tick()
     rows: list[Row] = [
         ["weights", weight_bytes(model) / MIB],
-        ["peak of the whole search, beyond them", whole / MIB],
+        ["peak of the whole search, without weights", whole / MIB],
         ["  key-value cache in that", cache_bytes(subject, batch) / MIB],
-        [f"peak of {ENCODING}, beyond what was there", parts[ENCODING] / MIB],
+        [f"peak of {ENCODING}, beyond its start", parts[ENCODING] / MIB],
         ["peak of the layers of a decoding step", parts[REST] / MIB],
     ]
     inside = [part for part in IN_A_STEP if part not in (REST, OUTPUT)]
     rows += [[f"  {part}", parts[part] / MIB] for part in inside]
     rows.append([f"peak of the {OUTPUT}", parts[OUTPUT] / MIB])
     title = f"Memory: a batch of {len(batch)}×{max(map(len, batch))} tokens"
-    return Table(title, ["what", "MiB"], rows)
+    return Table(title, ["part", "MiB"], rows)
 
 
 def _cells(batch: list[list[int]]) -> int:
-    """Number of tokens of a batch, padding included."""
+    """Return the number of tokens of a batch, padding included."""
     return len(batch) * max(map(len, batch))
 
 
@@ -299,7 +300,7 @@ def named_spans(model: Transformer, name_of: Callable[[str, str], str]) -> Itera
 
 
 def cache_bytes(subject: Subject, batch: list[list[int]]) -> int:
-    """Size of the cache of a batch, its whole capacity."""
+    """Return the bytes of the key-value cache of a batch, at its full capacity."""
     options = subject.options
     length = options.max_length or int(output_limits(list(map(len, batch))).max())
     decoder = TorchDecoder(subject.model)
@@ -307,7 +308,7 @@ def cache_bytes(subject: Subject, batch: list[list[int]]) -> int:
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Size of the weights; shared ones count once."""
+    """Return the bytes of the weights; shared ones count once."""
     return sum(parameter.nbytes for parameter in model.parameters())
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf
-from time import sleep
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -23,8 +23,9 @@ from glassformer.bench.engines import (
     Contender,
     Ids,
 )
-from glassformer.bench.harness import Row, Table, Tick
 from glassformer.checkpoint import Checkpoint
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick, best_of_rounds
 
 T = TypeVar("T")
 TIE = 1e-3  # logits so close may be ranked either way in fp32
@@ -70,21 +71,20 @@ def race(
     tick: Tick,
     pause: float = PAUSE,
 ) -> Results:
-    """Let contenders take turns, after a round that warms up; Hugging Face decodes a part only."""
+    """Return the results of each contender; Hugging Face decodes a part of the batches only."""
     batches = [sources[i : i + cell.batch] for i in range(0, len(sources), cell.batch)]
     few = spread(batches, ceil(slow_sentences / cell.batch))
     results: Results = {}
-    for number in range(rounds + 1):
-        for name, decode in contenders.items():
-            if not engines.takes_part(name, cell.batch):
-                continue
-            sleep(pause)
-            mine = few if name == MARIAN else batches
-            seconds, outputs = decode(mine, cell.beam, longest)
-            result = results.setdefault(name, Result(mine, outputs))
-            if number > 0:
-                result.seconds = min(result.seconds, seconds)
-            tick()
+
+    def turn(name: str) -> float:
+        mine = few if name == MARIAN else batches
+        seconds, outputs = contenders[name](mine, cell.beam, longest)
+        results.setdefault(name, Result(mine, outputs))
+        return seconds
+
+    turns = {n: partial(turn, n) for n in contenders if engines.takes_part(n, cell.batch)}
+    for name, seconds in best_of_rounds(turns, rounds, tick, pause=pause).items():
+        results[name].seconds = seconds
     return results
 
 

@@ -1,8 +1,8 @@
-"""How fast decoding could be on this machine: its memory and its arithmetic, measured.
+"""Roofline of decoding: the speed that memory bandwidth and arithmetic of this machine allow.
 
 A step reads every weight of the decoder once, for all rows of the batch, and multiplies it with
-each row. No engine beats the slower of the two. Norms, search and the reading of keys and values
-are left out, so the roof is a little too high, never too low.
+each row. The slower of the two limits every engine. Norms, search and reading keys and values are
+left out, so the roof is an upper bound.
 """
 
 from collections.abc import Callable
@@ -26,13 +26,13 @@ ROWS = (96, 384)  # of that product; the faster one counts
 
 
 class Machine(NamedTuple):
-    """How the limits of a machine are measured: on all threads, for `seconds` each time."""
+    """The threads on which limits are measured, and the `seconds` of each measurement."""
 
     threads: int
     seconds: float = 0.3
 
     def fastest(self, work: Callable[[int], None]) -> float:
-        """Return the least seconds in which all threads do their part of `work`."""
+        """Return the minimal seconds in which all threads do their part of `work`."""
         best, end = float("inf"), perf_counter() + self.seconds
         while perf_counter() < end:
             begin = perf_counter()
@@ -42,7 +42,7 @@ class Machine(NamedTuple):
 
 
 class Roof(NamedTuple):
-    """The least seconds that some work takes, and what limits it."""
+    """The minimal seconds of some work, and the limiting resource."""
 
     seconds: float
     limit: str

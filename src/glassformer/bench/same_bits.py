@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from glassformer.bench.harness import Tick
 from glassformer.bench.sentences import sentence_pairs
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import Hypothesis, search
+from glassformer.measure import Tick
 from glassformer.pipeline import Translator, load_translator
 
 
@@ -18,7 +18,7 @@ class Plan:
     """Batches and threads to compare with every sentence alone on one thread."""
 
     limit: int = 1_014  # sentences
-    beam: int = 5
+    beam: int = SearchOptions.beam_size
     batches: tuple[int, ...] = (1, 7, 32, 64)
     threads: tuple[int, ...] = (1, 2)
 
@@ -29,7 +29,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How many sentences had another output or score in some batch."""
+    """The sentences whose output or score depends on the batch."""
 
     precision: str
     beam: int

@@ -1,12 +1,26 @@
-"""Sentences to measure with: a file's, Multi30k's, or those of the embedded grammar."""
+"""The models and sentences that a bench measures with."""
 
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from glassformer import checkpoint, pretrained
+from glassformer.checkpoint import Checkpoint
 from glassformer.data import datasets, grammar
 from glassformer.data.corpus import Corpus, TextFiles
-from glassformer.errors import DataError
+from glassformer.errors import CheckpointError, DataError
+
+
+def read_model(name: str, kind: str) -> Checkpoint:
+    """Return the checkpoint of a run or a bundled model; refuse other kinds and tasks."""
+    saved = checkpoint.read(checkpoint.find(pretrained.resolve(name)))
+    if saved.settings.model.kind != kind or not saved.tokenizers:
+        raise CheckpointError(
+            f"{name} holds a {saved.settings.model.kind} for {saved.settings.data.name!r}.",
+            f"This bench measures a {kind} of text.",
+            f"Name the run of a {kind}.",
+        )
+    return saved
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from glassformer.bench.harness import Report, Row, Table, Tick
+from glassformer.bench.report import Report
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick
 
 SENTENCE = "A man is riding a red bicycle."
 MIB = 2**20

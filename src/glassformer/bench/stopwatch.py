@@ -16,7 +16,7 @@ from time import perf_counter
 
 from torch import nn
 
-from glassformer.bench.harness import Run
+from glassformer.measure import Run
 from glassformer.model.decoder import DecoderLayer
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.transformer import Transformer

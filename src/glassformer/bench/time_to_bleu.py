@@ -15,20 +15,19 @@ from glassformer.picture import check, new_figure, save
 
 UNKNOWN = "–"
 NOTES = [
-    "BLEU: as the runs validated, greedily, cased, sacreBLEU's own tokenisation.",
-    "minutes: the training loop with its updates, validations and checkpoints; not the preparation "
-    "of the data, nor the validation that found the score. Updates that a killed run lost and made "
-    "again count once.",
+    "BLEU: of validation: greedy, cased, sacreBLEU's tokenisation.",
+    "minutes: the training loop with updates, validations and checkpoints, without preparing the "
+    "data and without the validation that gave the score. Updates that a killed run repeats count "
+    "once.",
     "target tokens: subwords of the targets, end marks included.",
-    "interpolated: where a straight line from the validation before crosses the target. Nothing "
-    "was measured there.",
+    "interpolated: where the line from the previous validation crosses the target; not measured.",
 ]
-WORKED_OUT = "≈: worked out from the speeds in the log, which does not hold the count."
+ESTIMATED = "≈: computed from the speeds in the log, which has no count."
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where the line between two validations crosses the target: interpolated, not measured."""
+    """The point where the line between two validations crosses the target; not measured."""
 
     seconds: float
     labels: int | None
@@ -42,7 +41,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Timed:
-    """A run, as it was named, with its settings where a checkpoint tells them."""
+    """A run by its given name, with its settings if there is a checkpoint."""
 
     name: str
     curve: Curve
@@ -68,7 +67,7 @@ def timed(place: Path) -> Timed:
     points = [point for point in curve.points if "bleu" in point.scores]
     if not points:
         raise DataError(
-            f"{place} was never judged by BLEU.",
+            f"{place} was never scored by BLEU.",
             "Its log has no validation with a valid_bleu: either none has come yet, or the run "
             "has another train.metric.",
             "Train a translator with train.metric=bleu.",
@@ -104,7 +103,7 @@ def sheet(runs: Sequence[Timed], target: float, command: str) -> Sheet:
         Table("Curves", ["run", *columns], course),
         facts("machine", this_machine()),
     ]
-    estimates = [] if all(run.curve.counted for run in runs) else [WORKED_OUT]
+    estimates = [] if all(run.curve.counted for run in runs) else [ESTIMATED]
     title = "Validation BLEU against time and target tokens"
     return Sheet(title, tables, {"command": command}, NOTES + estimates)
 
@@ -132,7 +131,7 @@ def _minutes(seconds: float) -> str:
 def this_machine() -> dict[str, str | int]:
     """Return the machine of this report, without threads, which are a setting of each run.
 
-    Logs do not tell on which machine a run was trained.
+    Logs do not record the machine that a run was trained on.
     """
     return {name: value for name, value in machine().items() if name != "threads"}
 
@@ -157,7 +156,7 @@ def _run_content(run: Timed, target: float) -> dict[str, Any]:
         "first_at_or_above": there.first.to_dict("bleu") if there else None,
         "interpolated": crossing,
         "best": run.best.to_dict("bleu"),
-        "target_tokens_are": "counted" if run.curve.counted else "worked out from the speed",
+        "target_tokens_are": "counted" if run.curve.counted else "computed from the speed",
         "curve": [point.to_dict("bleu") for point in run.curve.points],
         "settings": run.settings.model_dump(exclude_none=True) if run.settings else None,
     }
@@ -184,5 +183,7 @@ def picture(runs: Sequence[Timed], target: float, path: Path) -> None:
         axes.grid(alpha=0.25)
     panels[0].set_ylabel("validation BLEU")
     panels[0].legend(fontsize=8, loc="lower right")
-    figure.suptitle(f"BLEU {target:g}: circled where a validation first had it", fontsize=10)
+    figure.suptitle(
+        f"BLEU {target:g}: circles mark the first validation that reached it", fontsize=10
+    )
     save(figure, path)

@@ -9,12 +9,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from glassformer.bench.harness import Report, Row, Run, Table, Tick, interleave
 from glassformer.bench.peers import MarianPeer, TorchPeer
+from glassformer.bench.report import Report
 from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
 from glassformer.errors import SettingsError
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Run, Tick, best_seconds
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.train.optimizer import build_optimizers
@@ -22,14 +24,14 @@ from glassformer.train.precision import products_of, shorten_products
 from glassformer.train.step import Objective, train_step
 
 OURS, SHORT = "glassformer", "glassformer, products in bf16"
-RATE, CLIP = 1e-3, 1.0
+RATE, CLIP = 1e-3, 1.0  # learning rate and gradient norm; speed does not depend on them
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure: updates per turn, turns, and the settings of a batch."""
+    """Sizes of the measurement, and the settings of a batch."""
 
-    updates: int = 6
+    updates: int = 6  # per round
     rounds: int = 3
     batch_tokens: int = 4_096
     smoothing: float = 0.1
@@ -63,7 +65,7 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
     }
     if products := products_of("auto"):
         contenders[SHORT] = _our_update(deepcopy(model), plan, products), buckets
-    seconds = interleave({n: _turn(*c) for n, c in contenders.items()}, plan.rounds, tick)
+    seconds = best_seconds({n: _turn(*c) for n, c in contenders.items()}, plan.rounds, tick)
     speed = {
         name: sum(batch.n_labels for batch in batches) / seconds[name]
         for name, (_, batches) in contenders.items()
@@ -99,7 +101,7 @@ def shuffled_batches(data: Prepared, plan: Plan) -> list[Batch]:
 
 
 def _examples(data: Prepared) -> Examples:
-    """The examples of the recipe; of a mixture, those of its first epoch."""
+    """Return the examples of the recipe; of a mixture, those of its first epoch."""
     return data.train if isinstance(data.train, Examples) else data.train.epoch(0, 0)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoint import RunFolder, one_clear_error
+from glassformer.checkpoint.format import replace_text
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
 
@@ -33,13 +34,13 @@ def check_claim(folder: Path, settings: RunSettings) -> None:
             changed = ", ".join(differences(before.model_dump(), settings.model_dump()))
             raise SettingsError(
                 f"{folder} holds a run with other settings: {changed}.",
-                "Going on with it would mix the two.",
-                "Name another folder, remove this one, or take the settings back.",
+                "Resuming it would mix the two.",
+                "Name another folder, remove this one, or restore the settings.",
             )
     elif RunFolder(folder).steps():
         raise SettingsError(
-            f"{folder} holds a run already, and not one of this command.",
-            f"It has no {RECIPE} that would tell its settings.",
+            f"{folder} holds a run of another command.",
+            f"It has no {RECIPE} with its settings.",
             "Name another folder.",
         )
 
@@ -71,6 +72,4 @@ def error_of(folder: Path) -> str | None:
 def _write(path: Path, content: str) -> None:
     """Write a file atomically: a command that is killed can be repeated."""
     with one_clear_error(path.name):
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(content)
-        partial.replace(path)
+        replace_text(path, content)

@@ -15,13 +15,13 @@ from glassformer.errors import SettingsError
 
 BASELINE = "baseline"
 SAME_FOR_ALL = {
-    "train.seed": "Seeds are what differences are measured against, and --seeds says how many.",
+    "train.seed": "Differences are compared with the variance over seeds, set by --seeds.",
     "train.max_steps": "All variants get the same budget.",
     "train.max_minutes": "All variants get the same budget.",
     "train.patience": "All variants get the same budget.",
     "train.target": "All variants get the same budget.",
-    "train.metric": "All variants are judged by the same score.",
-    "train.validate_every": "The best of more scores is better.",
+    "train.metric": "All variants are compared by the same score.",
+    "train.validate_every": "The best of more validations is higher by chance.",
 } | dict.fromkeys(
     (
         "data.name",
@@ -30,14 +30,14 @@ SAME_FOR_ALL = {
         "data.source_language",
         "data.target_language",
     ),
-    "All variants are judged on the same text.",
+    "All variants are compared on the same text.",
 )
 SUBWORDS = ("model.vocab_size", "data.subwords", "data.joint_vocabulary", "data.fold_case")
 
 
 @dataclass(frozen=True)
 class Variant:
-    name: str  # the changes, as they are typed
+    name: str  # the changes as typed
     settings: RunSettings
 
 
@@ -65,8 +65,8 @@ def factors(texts: Sequence[str]) -> dict[str, list[str]]:
         split = re.findall(r"(?:\[[^\]]*\]|\"[^\"]*\"|'[^']*'|[^,])+", values)
         if not split:
             raise SettingsError(
-                f"{text!r} does not say what to try.",
-                "What is varied is a setting with its values, separated by commas, without spaces.",
+                f"{text!r} has no values to try.",
+                "A varied setting has values separated by commas, without spaces.",
                 "For example --vary model.dropout=0.1,0.2,0.3.",
             )
         found.setdefault(name, []).extend(split)
@@ -97,7 +97,7 @@ def _check(settings: RunSettings, base: RunSettings) -> None:
         if attrgetter(name)(settings) != attrgetter(name)(base):
             raise SettingsError(
                 f"{name} cannot be varied with train.metric = 'loss'.",
-                "A loss is per subword, and of other subwords it says something else.",
+                "The loss is per subword, and other subwords make it incomparable.",
                 "Set train.metric=bleu for all of them.",
             )
     check_together(settings.model)
@@ -120,6 +120,6 @@ def trials(some: Sequence[Variant], seeds: int, folder: Path) -> list[Trial]:
     return found
 
 
-def described(base: RunSettings, names: Iterable[str]) -> str:
-    """Return the baseline's values of the settings that are varied."""
+def describe_baseline(base: RunSettings, names: Iterable[str]) -> str:
+    """Return the values of the varied settings in the baseline."""
     return f"{BASELINE}: {', '.join(f'{name}={attrgetter(name)(base)}' for name in names)}"

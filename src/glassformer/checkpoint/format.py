@@ -166,6 +166,13 @@ def write(checkpoint: Checkpoint, folder: Path) -> None:
             raise
 
 
+def replace_text(path: Path, content: str) -> None:
+    """Write a text file atomically: a crash leaves the old file or the new one."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(content, "utf-8")
+    partial.replace(path)
+
+
 def is_whole(folder: Path) -> bool:
     """Return whether `folder` is a complete checkpoint: its manifest is written last."""
     return (folder / MANIFEST).is_file()

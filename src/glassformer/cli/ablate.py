@@ -1,56 +1,60 @@
-"""`glassformer ablate`: what each choice of a recipe is worth."""
+"""`glassformer ablate`: what each setting of a recipe contributes to its score."""
 
 import json
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from glassformer.bench.estimate import MOST_SEEDS
-from glassformer.cli.evaluate import write
-from glassformer.cli.train import carry_out, read_recipe, say
+from glassformer.cli import options as o
+from glassformer.cli.train import carry_out, read_recipe
 from glassformer.errors import SettingsError
 from glassformer.extras import require_torch
+from glassformer.progress import say
 
 if TYPE_CHECKING:
     from glassformer.bench.ablate import Outcome
     from glassformer.bench.variants import Trial
 
-WIDTH = 130  # of the table, which has many columns
+WIDTH = 130  # columns of the terminal that the table needs
 
 
 def ablate(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="The baseline.")],
+    recipe: o.Recipe,
     vary: Annotated[
         list[str],
         typer.Option(
-            metavar="SECTION.NAME=VALUE,VALUE...",
-            help="A setting and what to try for it; once for each setting.",
+            metavar="NAME=V,V...",
+            help="A setting and the values to try, such as train.warmup=100,400. May be repeated.",
         ),
     ],
-    changes: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SECTION.NAME=VALUE]...", help="Settings to change for all."),
-    ] = None,
+    changes: o.Changes = None,
     seeds: Annotated[
         int,
-        typer.Option(min=1, max=MOST_SEEDS, help="Seeds of each, from the recipe's on."),
+        typer.Option(min=1, metavar="N", help="Runs of each variant, with different seeds."),
     ] = 1,
-    grid: Annotated[bool, typer.Option("--grid", help="Try all combinations instead.")] = False,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Try all combinations, instead of one change at a time.")
+    ] = False,
     run: Annotated[
-        Path | None, typer.Option(help="Where the runs go. [runs/ablate-RECIPE]")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder of the runs.", show_default="runs/ablate-RECIPE"
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="The table as JSON, and beside it as .md. [results/ablate_RECIPE.json]"),
+        typer.Option(
+            metavar="FILE",
+            help="Write the table here as JSON, and beside it as Markdown.",
+            show_default="results/ablate_RECIPE.json",
+        ),
     ] = None,
 ) -> None:
-    """Train RECIPE.toml as it stands, and again with one setting changed at a time.
+    """Train RECIPE.toml as it is, and again with one setting changed at a time.
 
-    All get the same budget. Repeat the command to go on where it was interrupted.
+    All runs have the same budget. Repeat the command to continue an interrupted one.
     """
     require_torch("glassformer ablate")
 
@@ -61,8 +65,8 @@ def ablate(
     place = output or Path("results") / f"ablate_{recipe.stem}.json"
     if place.suffix != ".json":
         raise SettingsError(
-            f"{place} is no name of a JSON file.",
-            "The table goes there as JSON, and beside it as Markdown.",
+            f"--output {place} does not end in .json.",
+            "The table is written there as JSON, and beside it as Markdown.",
             f"Say --output {place.with_suffix('.json')}.",
         )
     base, tried = read_recipe(recipe, changes or []), factors(vary)
@@ -70,24 +74,23 @@ def ablate(
         variants(base, tried, grid), seeds, run or Path("runs") / f"ablate-{recipe.stem}"
     )
     outcomes = [_outcome(trial, i, len(planned)) for i, trial in enumerate(planned, start=1)]
-    command = shlex.join(["glassformer", *sys.argv[1:]])
     table = rows(outcomes, base.train.metric)
-    report = Report(recipe.stem, command, base, list(tried), table, grid)
+    report = Report(recipe.stem, o.written_command(), base, list(tried), table, grid)
     show(report.sheet(), Console(width=WIDTH, highlight=False))
-    write(place, json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n")
-    write(place.with_suffix(".md"), markdown(report.sheet()))
+    o.save(place, json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n")
+    o.save(place.with_suffix(".md"), markdown(report.sheet()))
     if report.all_failed:
         raise typer.Exit(1)
 
 
 def _outcome(trial: "Trial", number: int, count: int) -> "Outcome":
-    from glassformer.bench.ablate import carry_out as try_out
+    from glassformer.bench.ablate import run_trial
 
     say(f"run {number} of {count}: {trial}")
     try:
-        outcome = try_out(trial, carry_out)
+        outcome = run_trial(trial, carry_out)
     except typer.Exit:  # a signal
-        say("interrupted; the same command goes on from here")
+        say("interrupted; the same command continues from here")
         raise
     if outcome.error:
         say(f"went wrong: {outcome.error}")

@@ -5,36 +5,41 @@ A verb is a module of its own, which is imported only when that verb is run.
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glassformer import __version__
-from glassformer.errors import GlassformerError
+from glassformer.cli.streams import OutputError, drop_output, end_as_unix_tools_do, open_streams
+from glassformer.cli.verb import Verb
+from glassformer.errors import GlassformerError, SettingsError
+
+UsageError: Any = typer.BadParameter.__base__  # the parser's errors; typer exports this one only
 
 EXAMPLES = f"""\
 Glassformer {__version__}: the Transformer from scratch, to read, to trust, to use.
 
   glassformer translate "A man is riding a red bicycle."      English to French, a bundled model
-  glassformer classify "A dull film that one forgets."        another: is a review positive?
-  glassformer models                                          both, and their cards
-  glassformer doctor                                          is all well on this machine?
+  glassformer classify "A dull film that one forgets."        the sentiment of a review
+  glassformer models                                          the bundled models and their cards
+  glassformer doctor                                          check this installation
 
   glassformer demo                              train a translator in three minutes, look inside
   glassformer translate --model runs/demo --beam 8 --n-best 3 < lines.txt
-  glassformer inspect runs/demo "The boy sees the dog."   what it looks at, as one HTML page
+  glassformer inspect runs/demo "The boy sees the dog."   attention and search, as one HTML page
   glassformer align runs/demo                   which words translate which, by its attention
   glassformer evaluate runs/demo --set grammar  its score card: BLEU, chrF, perplexity, speed
   glassformer quantize runs/demo                the same model in eight bits: smaller and faster
   glassformer profile runs/demo                 where its time and memory go
-  glassformer lab run scaling --quick           a claim of the paper, measured and judged
+  glassformer lab run scaling --quick           a claim of the paper, measured
 
-  glassformer train recipes/multi30k.toml       carry out a recipe; --resume goes on with it
+  glassformer train recipes/multi30k.toml       train a recipe; --resume continues it
   glassformer data list                         real data to train on
   glassformer describe tiny                     parts, shapes, parameters and FLOPs of a preset
   glassformer describe modern n_kv_heads=1      the same with a setting changed
-  glassformer bench model                       speed and memory beside torch's and Hugging Face's
+  glassformer bench model                       speed and memory beside torch and Hugging Face
 
   glassformer --help                            every command
 """
@@ -63,26 +68,68 @@ VERBS = {
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C."""
+    """Run the command line.
+
+    Exit codes: 1 output or memory, 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C, 141 (SIGPIPE) when
+    nobody reads the output.
+    """
+    open_streams()
     try:
-        application(sys.argv[1:])(prog_name="glassformer")
+        try:
+            sys.exit(application(sys.argv[1:])(prog_name="glassformer", standalone_mode=False))
+        finally:
+            sys.stdout.flush()  # here, where an error can be reported
+    except OutputError as error:
+        if error.reader_is_gone:
+            end_as_unix_tools_do()
+        drop_output()
+        sys.exit(_report(error))
+    except UsageError as error:
+        sys.exit(_report_usage(error))
     except GlassformerError as error:
         if "--debug" in sys.argv:
             raise
+        sys.exit(_report(error))
+    except MemoryError as error:
+        if "--debug" in sys.argv:
+            raise
+        sys.exit(_report(GlassformerError(f"Memory ran out. {error}".strip(), *NO_MEMORY)))
+
+
+NO_MEMORY = (
+    "The command asked the system for more than there is.",
+    "Use a smaller batch, beam or length, or stop other programs.",
+)
+
+
+def _report(error: GlassformerError) -> int:
+    """Print an error and return its exit code, also where standard error cannot be written."""
+    with suppress(OSError):
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    return error.exit_code
+
+
+def _report_usage(error: Any) -> int:
+    """Print an error of the parser in the form of all others and return its exit code."""
+    message, context = error.format_message(), error.ctx
+    if context and message == context.get_help():  # a group without a command
+        with suppress(OSError):
+            print(message, file=sys.stderr)
+        return int(error.exit_code)
+    command = context.command_path if context else "glassformer"
+    usage = context.get_usage().split(maxsplit=1)[1] if context else f"{command} [OPTIONS]"
+    why = f"The command is: {' '.join(usage.split())}"
+    return _report(SettingsError(f"{message.rstrip('.')}.", why, f"{command} -h"))
 
 
 def application(arguments: Sequence[str] = ()) -> typer.Typer:
-    """Return the application with the verb that `arguments` ask for.
-
-    Without a verb, all of them are there by name, to be listed.
-    """
+    """Return the application with the verb that `arguments` name, or with the names of all."""
     app = typer.Typer(
         help="The Transformer from scratch: to read, to trust, to use on a CPU.",
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},  # of every verb, too
     )
     app.callback(invoke_without_command=True)(start)
     asked = next((word for word in arguments if not word.startswith("-")), None)
@@ -92,7 +139,7 @@ def application(arguments: Sequence[str] = ()) -> typer.Typer:
 
 
 def add(app: typer.Typer, verb: str, whole: bool) -> None:
-    """Add a verb to the application: `whole`, or its name and what it does."""
+    """Add a verb to the application: `whole`, or only its name and help, to be listed."""
     if not whole:
         app.command(verb, help=VERBS[verb])(_listed)
         return
@@ -101,11 +148,11 @@ def add(app: typer.Typer, verb: str, whole: bool) -> None:
         app.add_typer(module.app, name=verb, help=VERBS[verb])
     else:
         run: Callable[..., None] = getattr(module, verb)
-        app.command(verb)(run)
+        app.command(verb, cls=Verb)(run)
 
 
 def _listed() -> None:
-    """Stand for a verb whose module has not been imported."""
+    """Stand in for a verb whose module is not imported."""
 
 
 def start(

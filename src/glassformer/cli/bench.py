@@ -1,52 +1,69 @@
 """`glassformer bench`: speed, memory and time to a score, as a table and as JSON."""
 
 import json
-import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from glassformer.cli import options as o
-from glassformer.cli.progress import progress
+from glassformer.cli.verb import Verb
 from glassformer.config import RunSettings
 from glassformer.extras import require_torch
+from glassformer.progress import progress
 
 if TYPE_CHECKING:
-    from glassformer.bench.harness import Report
+    from glassformer.bench.report import Report
 
 app = typer.Typer(no_args_is_help=True)
 
 Quick = Annotated[
     bool,
     typer.Option(
-        "--quick", help="Toy sizes in seconds, to results/quick: a test of the bench itself."
+        "--quick", help="Use toy sizes, to test the command itself; write to results/quick."
     ),
 ]
-Threads = Annotated[int, typer.Option(min=1, help="Threads of every contender.")]
+Threads = Annotated[
+    int, typer.Option(min=1, metavar="N", help="Threads of each program that is measured.")
+]
+Sentences = Annotated[
+    Path | None,
+    typer.Option(
+        "--source",
+        metavar="FILE",
+        help="Sentences to translate, one per line.",
+        show_default="Multi30k's validation set if $GLASSFORMER_DATA has it, else the grammar",
+    ),
+]
+
+
+def _json_option(name: str) -> Any:
+    """Return the option of the JSON file that a benchmark writes by default."""
+    return typer.Option(
+        metavar="FILE", help="Write the figures as JSON.", show_default=f"results/{name}.json"
+    )
 
 
 @app.callback()
 def bench() -> None:
-    """Measure speed and memory; contenders take turns. The worst ratio to a peer comes last."""
+    """Measure speed and memory beside peers, in turns. The worst ratio is printed last."""
 
 
-@app.command()
+@app.command(cls=Verb)
 def model(
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Rounds; the best one counts. [7]")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Rounds; the best one counts.", show_default="7"),
     ] = None,
     threads: Threads = 2,
-    output: Annotated[
-        Path | None, typer.Option(help="JSON file of the figures. [results/bench_model.json]")
-    ] = None,
+    output: Annotated[Path | None, _json_option("bench_model")] = None,
     quick: Quick = False,
 ) -> None:
-    """Compare the torch model with nn.Transformer and Marian; time attention by length."""
+    """Compare the torch model with nn.Transformer and Marian.
+
+    It also times attention by length.
+    """
     require_torch("glassformer bench model")
     import torch
 
@@ -71,11 +88,6 @@ def figures(name: str, quick: bool) -> Path:
     return Path("results/quick" if quick else "results") / f"{name}.json"
 
 
-def typed() -> str:
-    """Return the command line as it was typed."""
-    return shlex.join(["glassformer", *sys.argv[1:]])
-
-
 def show(report: "Report", output: Path) -> None:
     report.save(output)
     console = print_tables(report)
@@ -86,46 +98,31 @@ def show(report: "Report", output: Path) -> None:
 
 def print_tables(report: "Report") -> Console:
     """Print the tables and notes of a report."""
+    from glassformer.evaluate.card import show_table
+
     console = Console(width=100, highlight=False)
     for table in report.tables:
-        rich = RichTable(
-            title=table.title,
-            title_justify="left",
-            title_style="bold",
-            box=SIMPLE_HEAD,
-            show_edge=False,
-            pad_edge=False,
-        )
-        for column, first in zip(table.columns, table.rows[0], strict=True):
-            rich.add_column(column, justify="left" if isinstance(first, str) else "right")
-        for row in table.rows:
-            rich.add_row(*map(_text, row))
-        console.print(rich)
-        console.print()
+        show_table(table, console)
     for note in report.notes:
         console.print(note)
     return console
 
 
-def _text(cell: str | int | float) -> str:
-    return (
-        cell if isinstance(cell, str) else f"{cell:,}" if isinstance(cell, int) else f"{cell:.2f}"
-    )
-
-
-@app.command()
+@app.command(cls=Verb)
 def train(
-    recipe: Annotated[Path, typer.Option(help="Recipe that the data is taken from.")] = Path(
-        "recipes/multi30k.toml"
-    ),
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 3,
-    updates: Annotated[int, typer.Option(min=1, help="Updates per turn.")] = 6,
+    recipe: Annotated[
+        Path, typer.Option(metavar="FILE", help="Recipe whose data is trained on.")
+    ] = Path("recipes/multi30k.toml"),
+    rounds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Rounds; the best one counts.")
+    ] = 3,
+    updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates per round.")] = 6,
     threads: Threads = 2,
-    output: Annotated[Path, typer.Option(help="JSON file of the figures.")] = Path(
+    output: Annotated[Path, typer.Option(metavar="FILE", help="Write the figures as JSON.")] = Path(
         "results/bench_train.json"
     ),
 ) -> None:
-    """Compare whole updates of the tiny shape with nn.Transformer and Marian."""
+    """Compare training updates with nn.Transformer and Marian."""
     require_torch("glassformer bench train")
     import torch
 
@@ -142,42 +139,49 @@ def train(
     show(report, output)
 
 
-@app.command()
+@app.command(cls=Verb)
 def decode(
     models: Annotated[
         list[str] | None,
         typer.Option(
             "--model",
-            help="A translator (a run or a bundled one), or a preset, which gets random weights. "
-            "May be repeated. [vaswani2017-base and en-fr]",
+            metavar="MODEL",
+            help="A translator, or a preset, which gets random weights. May be repeated.",
+            show_default="vaswani2017-base and en-fr",
         ),
     ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sentences for translators, one a line. [Multi30k's validation set if "
-            "$GLASSFORMER_DATA has it, else the embedded grammar]"
-        ),
-    ] = None,
+    source: Sentences = None,
     reference: Annotated[
-        Path | None, typer.Option(help="With --source: their translations, for BLEU.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Reference translations of --source, for BLEU."),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Sentences for translators, at most.")] = 512,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Sentences for translators, at most.")
+    ] = 512,
     beam: Annotated[
-        int | None, typer.Option(min=2, help="Beam size. [4 for presets, 5 for translators]")
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Beam size.",
+            show_default="4 for presets, 5 for translators",
+        ),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, help="Rounds of single sentences; batches have three times more.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Rounds of single sentences; batches have three times more."
+        ),
     ] = 3,
     threads: Threads = 2,
-    output: Annotated[
-        Path | None, typer.Option(help="JSON file of the figures. [results/bench_decode.json]")
-    ] = None,
+    output: Annotated[Path | None, _json_option("bench_decode")] = None,
     quick: Quick = False,
 ) -> None:
-    """Compare decoding with CTranslate2 and Hugging Face on the same weights: speed and memory.
+    """Compare decoding with CTranslate2 and Hugging Face.
 
-    Cells are batch 1 and 32, greedy and beam. CTranslate2 runs with all threads on one batch and
+    All run the same weights; speed and memory are measured.
+
+    Batches are of 1 and 32, greedy and beam. CTranslate2 runs with all threads on one batch and
     with a worker per thread. `roof` is what memory bandwidth and arithmetic of this machine allow.
     """
     require_torch("glassformer bench decode")
@@ -190,53 +194,56 @@ def decode(
     names = models or (["tiny", "en-fr"] if quick else ["vaswani2017-base", "en-fr"])
     tasks = [task_of(name, plan, source, reference) for name in names]
     with progress("measuring", sum(task.steps(plan) for task in tasks)) as tick:
-        report = bench_decode(tasks, plan, typed(), tick)
+        report = bench_decode(tasks, plan, o.written_command(), tick)
     show(report, output or figures("bench_decode", quick))
 
 
-@app.command()
+@app.command(cls=Verb)
 def classify(
     model: Annotated[
-        str, typer.Option(help="A classifier: a run, or a bundled one.")
+        str, typer.Option(metavar="MODEL", help="A classifier: a run or a bundled model.")
     ] = "sentiment",
     file: Annotated[
         Path | None,
         typer.Option(
-            help="Texts, one a line. [IMDB's test_a if $GLASSFORMER_DATA has it, else random "
-            "tokens in lengths like those of reviews]"
+            metavar="FILE",
+            help="Texts, one per line.",
+            show_default="IMDB's test_a if $GLASSFORMER_DATA has it, else random tokens",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Texts, at most.")] = 256,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds; the best one counts.")] = 5,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Texts, at most.")] = 256,
+    rounds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Rounds; the best one counts.")
+    ] = 5,
     threads: Threads = 2,
-    output: Annotated[
-        Path | None, typer.Option(help="JSON file of the figures. [results/bench_classify.json]")
-    ] = None,
+    output: Annotated[Path | None, _json_option("bench_classify")] = None,
     quick: Quick = False,
 ) -> None:
-    """Compare classification with the torch model and CTranslate2's encoder, on the same weights.
+    """Compare classification with torch and CTranslate2.
 
-    CTranslate2 has no classifiers: it runs the encoder, numpy the rest. onnxruntime is left out.
+    All run the same weights. CTranslate2 has no classifiers: it runs the encoder, numpy the rest.
     """
     require_torch("glassformer bench classify")
     from glassformer.bench.classify import Plan, bench_classify
 
     plan = Plan(threads, 1, 4, pause=0.0) if quick else Plan(threads, rounds, limit)
     with progress("measuring", plan.steps) as tick:
-        report = bench_classify(model, plan, typed(), file, tick)
+        report = bench_classify(model, plan, o.written_command(), file, tick)
     show(report, output or figures("bench_classify", quick))
 
 
-@app.command()
+@app.command(cls=Verb)
 def start(
-    times: Annotated[int, typer.Option(min=1, help="Runs of each command.")] = 10,
-    model: Annotated[str | None, typer.Option(help="A translator. [en-fr, bundled]")] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="JSON file of the figures. [results/bench_start.json]")
+    times: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each command.")] = 10,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="A translator.", show_default="en-fr")
     ] = None,
+    output: Annotated[Path | None, _json_option("bench_start")] = None,
     quick: Quick = False,
 ) -> None:
-    """Measure seconds and peak memory of one `translate` and of `--help`, and of a first run.
+    """Measure time and memory of starting the command line.
+
+    It runs one `translate` and `--help`, and a first run.
 
     The first run has an empty cache folder and compiles everything that it needs.
     """
@@ -244,28 +251,27 @@ def start(
 
     plan = Plan(1 if quick else times, model)
     with progress("measuring", plan.steps) as tick:
-        report = bench_start(plan, typed(), tick)
+        report = bench_start(plan, o.written_command(), tick)
     show(report, output or figures("bench_start", quick))
 
 
-@app.command("same-bits")
+@app.command("same-bits", cls=Verb)
 def same_bits(
-    model: Annotated[str, typer.Option(help="A translator: a run, or a bundled one.")] = "en-fr",
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            help="Sentences, one a line. [Multi30k's validation set if $GLASSFORMER_DATA has it, "
-            "else the embedded grammar]"
-        ),
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Sentences, at most.")] = 1_014,
-    beam: Annotated[int, typer.Option(min=2, help="Beam size, besides greedy search.")] = 5,
+    model: Annotated[
+        str, typer.Option(metavar="MODEL", help="A translator: a run or a bundled model.")
+    ] = "en-fr",
+    source: Sentences = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences, at most.")] = 1_014,
+    beam: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Beam size, besides greedy search.")
+    ] = 5,
     quick: Quick = False,
 ) -> None:
-    """Check that output and score are equal to the last bit in any batch; exit code 1 if not.
+    """Check that output is the same to the bit in any batch.
 
-    Each sentence alone on one thread is compared with batches of 1, 7, 32 and 64 in shuffled order
-    on one and two threads, in fp32 and INT8, greedily and with a beam.
+    Output and score of each sentence alone on one thread are compared with those in batches of 1,
+    7, 32 and 64 in shuffled order on one and two threads, in fp32 and INT8, greedily and with a
+    beam. The exit code is 1 if any differs.
     """
     from glassformer.bench.same_bits import Plan, compare
 
@@ -282,26 +288,32 @@ def same_bits(
         raise typer.Exit(1)
 
 
-@app.command("time-to-bleu")
+@app.command("time-to-bleu", cls=Verb)
 def time_to_bleu(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...",
-            help="Folders or logs of runs; a RECIPE.toml is trained first, in runs/time-to-bleu/, "
-            "until the target is reached.",
+            metavar="RUN",
+            help="Folders or logs of runs. A RECIPE.toml is first trained in runs/time-to-bleu/, "
+            "until the BLEU is reached.",
         ),
     ],
-    target: Annotated[float, typer.Option(min=0.0, max=100.0, help="The BLEU to reach.")] = 55.0,
-    output: Annotated[Path | None, typer.Option(help="JSON file of figures and curves.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="File of the picture: .svg or .png.")] = None,
+    target: Annotated[
+        float, typer.Option(min=0.0, max=100.0, metavar="BLEU", help="The BLEU to reach.")
+    ] = 55.0,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write figures and curves as JSON.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the curves as .svg or .png.")
+    ] = None,
 ) -> None:
-    """Report when validation first reached a BLEU, by minutes and by target tokens."""
+    """Report minutes and tokens until runs reached a BLEU."""
     from glassformer import picture
     from glassformer.bench import time_to_bleu as bench
-    from glassformer.cli.evaluate import WIDTH, write
     from glassformer.cli.train import read_recipe
     from glassformer.evaluate.card import show as show_sheet
+    from glassformer.evaluate.evaluation import WIDTH
 
     if figure is not None:
         picture.check(figure)
@@ -310,25 +322,25 @@ def time_to_bleu(
     for path, settings in recipes.items():  # when all else is known to be there
         found[path] = bench.timed(_trained(settings, path.stem, target))
     timed = [found[path] for path in dict.fromkeys(runs)]
-    command = typed()
+    command = o.written_command()
     show_sheet(bench.sheet(timed, target, command), Console(width=WIDTH, highlight=False))
     if output is not None:
         content = json.dumps(bench.content(timed, target, command), indent=2, ensure_ascii=False)
-        write(output, content + "\n")
+        o.save(output, content + "\n")
     if figure is not None:
         bench.picture(timed, target, figure)
 
 
-@app.command()
+@app.command(cls=Verb)
 def course(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or their logs.")
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or their logs.")
     ],
-    output: Annotated[Path, typer.Option(help="File of the picture: .svg or .png.")] = Path(
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The picture: .svg or .png.")] = Path(
         "course.svg"
     ),
 ) -> None:
-    """Draw loss, validation, learning rate and speed of runs against minutes."""
+    """Draw loss, scores, rate and speed of runs over time."""
     from glassformer.bench.course import draw
 
     draw(runs, output)

@@ -19,12 +19,17 @@ def classify(
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL", help=f"A run, a checkpoint or one of `models`. [{CLASSIFIER}]"
+            metavar="MODEL",
+            help="A run, a checkpoint or one of `models`.",
+            show_default=CLASSIFIER,
         ),
     ] = None,
     file: o.File = None,
     probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Those of all labels, a JSON object a line.")
+        bool,
+        typer.Option(
+            "--probabilities", help="Print the probabilities of all labels, as JSON per line."
+        ),
     ] = False,
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
@@ -39,7 +44,9 @@ def classify(
     named = default(CLASSIFIER, OWN) if model is None else model
 
     from glassformer.pipeline import load_classifier
+    from glassformer.pipeline.batches import check_batch_tokens
 
+    check_batch_tokens(batch_tokens)
     classifier = load_classifier(named, int8 or None, threads=threads)
 
     def answer(some: list[str]) -> list[list[str]]:

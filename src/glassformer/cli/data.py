@@ -1,4 +1,4 @@
-"""`glassformer data`: list and get named sets, show what a recipe reads, clean parallel text."""
+"""`glassformer data`: list and get named sets, describe a recipe's data, clean parallel text."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,9 +7,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from glassformer.api.train import counts, losses, prepared
 from glassformer.cli import options as o
-from glassformer.cli.progress import fetching
-from glassformer.cli.train import counts, losses, prepared, read_recipe
+from glassformer.cli.train import read_recipe
+from glassformer.cli.verb import Verb
+from glassformer.progress import fetching
 
 if TYPE_CHECKING:
     from glassformer.data.mixture import Mixture
@@ -19,12 +21,12 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def data() -> None:
-    """Named sets lie in $GLASSFORMER_DATA or in your cache, or are downloaded into it."""
+    """List, get and describe data. Named sets are looked for in $GLASSFORMER_DATA and the cache."""
 
 
-@app.command("list")
+@app.command("list", cls=Verb)
 def list_sets() -> None:
-    """The named sets, and the data that is embedded."""
+    """List the named sets and the embedded data."""
     from glassformer.data import datasets, tasks
 
     table = Table("name", "what", "splits", "terms")
@@ -38,9 +40,11 @@ def list_sets() -> None:
     Console(width=110).print(table)
 
 
-@app.command()
-def get(name: Annotated[str, typer.Argument(help="A set that `data list` shows.")]) -> None:
-    """Find a set's files, or download them; check every one."""
+@app.command(cls=Verb)
+def get(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a set: see `data list`.")],
+) -> None:
+    """Find or download the files of a set, and check them."""
     from glassformer.data import datasets
 
     with fetching() as progress:
@@ -49,22 +53,26 @@ def get(name: Annotated[str, typer.Argument(help="A set that `data list` shows."
         print(f"{split}: {files}")
 
 
-@app.command()
+@app.command(cls=Verb)
 def show(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml")],
-    changes: Annotated[list[str] | None, typer.Argument(metavar="[SECTION.NAME=VALUE]...")] = None,
+    recipe: o.Recipe,
+    changes: o.Changes = None,
     skip_bad: o.SkipBad = False,
-    examples: Annotated[int, typer.Option(min=0, help="Examples to print.")] = 3,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples to print.")] = 3,
     run_tokens: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Target tokens of the planned run, for the passes over each source. "
-            "[train.max_steps of one process; an epoch, if train.max_minutes ends the run]",
+            metavar="N",
+            help="Target tokens of the planned run, for the passes over each source.",
+            show_default="those of train.max_steps; an epoch with train.max_minutes",
         ),
     ] = None,
 ) -> None:
-    """Prepare a recipe's data and describe it: sources, subwords, lengths, batches, padding."""
+    """Prepare the data of a recipe and describe it.
+
+    Print its sources, subwords, lengths, batches, padding and some examples.
+    """
     from glassformer.data.batching import TokenBatches
     from glassformer.data.mixture import Mixture
 
@@ -93,7 +101,7 @@ def show(
 
 
 def _show_sources(mixture: "Mixture", tokens: int) -> None:
-    """A table: how large each source is, and how often a run of so many tokens reads it."""
+    """Print the size of each source, and how often a run of so many tokens reads it."""
     from glassformer.data.mixture import passes
 
     total = sum(source.weight for source in mixture.sources)
@@ -108,22 +116,29 @@ def _show_sources(mixture: "Mixture", tokens: int) -> None:
         )
 
 
-@app.command()
+@app.command(cls=Verb)
 def clean(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="A file per side, or one TSV, CSV or JSONL file."),
+        typer.Argument(metavar="FILE", help="A file per side, or one TSV, CSV or JSONL file."),
     ],
-    output: Annotated[Path, typer.Option(help="Write the kept pairs here, as TSV.")],
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="Write the kept pairs here, as TSV.")
+    ],
     columns: Annotated[
-        list[str] | None, typer.Option(help="Of a table: name or number, once per side.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Column of a table, by name or number; once per side."),
     ] = None,
     dropped: Annotated[
-        Path | None, typer.Option(help="Write the dropped pairs here, as TSV: rule and sides.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the dropped pairs as TSV: rule, then both sides."),
     ] = None,
     skip_bad: o.SkipBad = False,
 ) -> None:
-    """Drop pairs that break a rule: length, ratio, language, numbers, duplicates and others."""
+    """Drop bad pairs of parallel text.
+
+    Rules are about length, ratio of lengths, language, numbers, duplicates and others.
+    """
     from glassformer.data.clean import clean_files
 
     report = clean_files(files, columns or [], output, dropped, skip_bad)

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassformer.cli.train import carry_out, read_recipe, say
+from glassformer.cli import options as o
+from glassformer.cli.train import carry_out, read_recipe
 from glassformer.errors import MissingPackageError
 from glassformer.extras import require_torch
+from glassformer.progress import say
 
 if TYPE_CHECKING:
     from glassformer.pipeline import Translator
@@ -16,15 +18,14 @@ SHOWN = 6
 
 
 def demo(
-    run: Annotated[Path, typer.Option(help="Where the trained model is kept.")] = Path("runs/demo"),
-    changes: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SECTION.NAME=VALUE]...", help="Settings to change."),
-    ] = None,
+    run: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder of the trained model.")
+    ] = Path("runs/demo"),
+    changes: o.Changes = None,
 ) -> None:
-    """Train an English to French translator in about three minutes, and show what it does.
+    """Train an English to French translator in about three minutes, and show its output.
 
-    A second time it starts at once, with the model that the first time trained.
+    A second run starts at once, with the model that is there.
     """
     require_torch("glassformer demo")
 
@@ -33,7 +34,7 @@ def demo(
 
     resume = bool(RunFolder(run).steps())
     if resume:
-        say(f"going on with the model in {run}; remove that folder to train anew")
+        say(f"using the model in {run}; remove that folder to train a new one")
     carry_out(read_recipe(recipe(), changes or []), run, resume=resume)
     show(load_translator(run, engine="torch"), run)
 

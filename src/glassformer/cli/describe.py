@@ -1,4 +1,4 @@
-"""`glassformer describe`: what a preset is made of."""
+"""`glassformer describe`: parts, shapes, parameters and FLOPs of a preset."""
 
 from typing import Annotated
 
@@ -11,10 +11,16 @@ from glassformer.extras import require_torch
 def describe(
     name: Annotated[str, typer.Argument(metavar="PRESET", help=f"One of {', '.join(PRESETS)}.")],
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Settings to change.")
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE", help="Settings to change, such as n_heads=8."),
     ] = None,
-    length: Annotated[int, typer.Option(min=1, help="Positions that a token attends to.")] = 24,
-    toml: Annotated[bool, typer.Option("--toml", help="Print the settings instead.")] = False,
+    length: Annotated[
+        int,
+        typer.Option(min=1, metavar="N", help="Tokens that each token attends to, for the FLOPs."),
+    ] = 24,
+    toml: Annotated[
+        bool, typer.Option("--toml", help="Print the settings as TOML instead.")
+    ] = False,
 ) -> None:
     """Print a preset's parts, shapes, parameters and FLOPs per token."""
     settings = preset(name, **parse_changes(changes or []))

@@ -1,14 +1,14 @@
-"""`glassformer doctor`: whether this installation works, and how fast."""
+"""`glassformer doctor`: check whether this installation works, and how fast."""
 
 import typer
 
-WIDTH = 78  # of the tables
+WIDTH = 78  # columns of the tables
 
 
 def doctor() -> None:
-    """Check versions, processor, compiled code, bundled models and extras; translate for 2 s.
+    """Check versions, processor, compiled code, bundled models and extras.
 
-    Exit code 1 if something is wrong.
+    It also translates for two seconds, to tell the speed. The exit code is 1 if a check fails.
     """
     from rich.console import Console
     from rich.table import Table

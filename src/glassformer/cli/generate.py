@@ -6,7 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import options as o
-from glassformer.cli.text import answer_lines, check_input, lines, ranked, stream_lines
+from glassformer.cli.text import (
+    answer_lines,
+    check_input,
+    lines,
+    ranked,
+    stream_lines,
+    warn_of_cost,
+)
 
 TOGETHER = 16  # prompts: a language model says more to each than a translator to a line
 
@@ -17,13 +24,18 @@ def generate(
     ],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PROMPT", help="[the lines of --file, or of standard input]"),
+        typer.Argument(
+            metavar="PROMPT",
+            help="Texts to continue.",
+            show_default="the lines of --file or of standard input",
+        ),
     ] = None,
     file: o.File = None,
     n_best: o.NBest = None,
     min_length: o.MinLength = 0,
     max_length: Annotated[
-        int, typer.Option(min=1, help="Of prompt and answer together, in subwords.")
+        int,
+        typer.Option(min=1, metavar="N", help="Longest prompt and output together, in subwords."),
     ] = 256,
     no_repeat_ngram: o.NoRepeatNgram = 0,
     repetition_penalty: o.RepetitionPenalty = 1.0,
@@ -32,16 +44,19 @@ def generate(
     top_p: o.TopP = None,
     seed: o.Seed = None,
     beam: Annotated[
-        int | None, typer.Option(min=1, help="Search for the likeliest instead; 1 is greedy.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Search with this beam size instead of sampling; 1 is greedy."
+        ),
     ] = None,
     length_penalty: o.LengthPenalty = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Show tokens as they are made.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print tokens one by one.")] = False,
     int8: o.Int8 = False,
     threads: o.Threads = None,
 ) -> None:
-    """Go on from prompts, or from the lines of a file or of standard input, at random.
+    """Continue prompts, or the lines of a file or of standard input, by sampling.
 
-    An empty prompt begins with nothing. The same seed gives the same answers.
+    An empty prompt starts a text. The same seed gives the same output.
     """
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     check_input(texts, file)
@@ -66,6 +81,7 @@ def generate(
     from glassformer.pipeline import load_generator
 
     options = SearchOptions(**search)
+    warn_of_cost(min_length, options.width)
     generator = load_generator(model, int8 or None, threads=threads)
     count = 0
 
@@ -80,10 +96,9 @@ def generate(
     def pieces(prompt: str) -> Iterator[str]:
         nonlocal count
         number, count = count, count + 1
-        tokenizer = generator.tokenizer
-        told = generator.stream(prompt, number=number, **search)  # or it is refused
-        yield tokenizer.decode(tokenizer.encode([prompt])[0])  # as it reads it
-        yield from told
+        continuation = generator.stream(prompt, number=number, **search)  # or it is refused
+        yield prompt
+        yield from continuation
 
     given, too_long = lines(texts, file, TOGETHER), "Make it shorter."
     if stream:

@@ -1,8 +1,6 @@
-"""`glassformer lab`: claims about the Transformer, measured."""
+"""`glassformer lab`: claims about the Transformer as experiments."""
 
 import os
-import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,30 +10,32 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from glassformer.cli.progress import progress
+from glassformer.cli import options as o
+from glassformer.cli.verb import Verb
 from glassformer.errors import DataError
 from glassformer.extras import require_torch
+from glassformer.progress import progress
 
 if TYPE_CHECKING:
     from glassformer.evaluate.card import Sheet
     from glassformer.lab.experiment import Budget, Experiment
     from glassformer.lab.finding import Finding
 
-WIDTH = 120
+WIDTH = 120  # columns of the tables
 RESULTS = Path("results/lab")
-Folder = Annotated[Path, typer.Option("--output", help="Where the results lie.")]
+Folder = Annotated[Path, typer.Option("--output", metavar="FOLDER", help="Folder of the results.")]
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def lab() -> None:
-    """Each experiment states a claim and a rule, measures, and judges the numbers by the rule."""
+    """Run experiments. Each states a claim and a rule, measures, and judges by that rule."""
 
 
-@app.command("list")
+@app.command("list", cls=Verb)
 def list_experiments(output: Folder = RESULTS) -> None:
-    """The experiments, and the verdicts of those that were run."""
+    """List the experiments, with the verdicts of past runs."""
     require_torch("glassformer lab")
 
     from glassformer.lab import experiments, finding
@@ -48,27 +48,42 @@ def list_experiments(output: Folder = RESULTS) -> None:
     Console(width=WIDTH, highlight=False).print(table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def run(
     chosen: Annotated[
         list[str],
-        typer.Argument(metavar="NAME|FILE.py...|all", help="What `lab list` shows, or your own."),
+        typer.Argument(
+            metavar="NAME", help="Names of `lab list`, files of your own (.py), or all."
+        ),
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="In seconds: to see that it works, not to learn from.")
+        bool, typer.Option("--quick", help="Use toy sizes, to test an experiment in seconds.")
     ] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=2, help="Runs of each arm. [the experiment's own; quick: 2]")
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            help="Runs of each arm, with different seeds.",
+            show_default="the experiment's own; 2 with --quick",
+        ),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Runs at the same time. [2; quick: 1]")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Runs at the same time.", show_default="2; 1 with --quick"
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Where the results go. [results/lab; quick: results/lab/quick]"),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder to write.",
+            show_default="results/lab; results/lab/quick with --quick",
+        ),
     ] = None,
 ) -> None:
-    """Measure, judge, and write NAME.json and NAME.svg."""
+    """Run experiments; write NAME.json and NAME.svg."""
     require_torch("glassformer lab")
 
     from glassformer import picture
@@ -105,9 +120,8 @@ def carry_out(experiment: "Experiment", budget: "Budget", output: Path) -> None:
     from glassformer.machine import machine
 
     torch.set_num_threads(budget.threads)
-    command = shlex.join(["glassformer", *sys.argv[1:]])
     with progress(experiment.name, 100) as tick:
-        finding = findings.run(experiment, budget, command, machine(), _shares(tick))
+        finding = findings.run(experiment, budget, o.written_command(), machine(), _shares(tick))
     path = output / f"{experiment.name}.json"
     try:
         findings.save(finding, path, tables(finding))
@@ -119,7 +133,7 @@ def carry_out(experiment: "Experiment", budget: "Budget", output: Path) -> None:
 
 
 def _shares(tick: Callable[[], None]) -> Callable[[float], None]:
-    """A bar of a hundred steps that is told shares."""
+    """Return a function that takes the share done and ticks a bar of a hundred steps."""
     done = 0
 
     def told(share: float) -> None:
@@ -132,7 +146,7 @@ def _shares(tick: Callable[[], None]) -> Callable[[float], None]:
 
 
 def sheet(finding: "Finding") -> "Sheet":
-    """What was said before, the numbers, and the verdict last."""
+    """Return the claim and the rule, the figures, and the verdict."""
     from glassformer.evaluate.card import Sheet, Table, facts
     from glassformer.lab.report import LABELS, tables
 
@@ -146,9 +160,9 @@ def sheet(finding: "Finding") -> "Sheet":
     return Sheet(finding.stated["title"], shown, notes=notes)
 
 
-@app.command()
+@app.command(cls=Verb)
 def report(output: Folder = RESULTS) -> None:
-    """One HTML page of all results in the folder."""
+    """Write all results of a folder as one HTML page."""
     require_torch("glassformer lab")
 
     from glassformer.lab import experiments, finding

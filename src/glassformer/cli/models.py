@@ -9,17 +9,20 @@ import typer
 from glassformer import pretrained
 from glassformer.errors import CheckpointError
 
-WIDTH = 100  # of a card on a wide terminal: longer lines are hard to read
+WIDTH = 100  # columns of a card, at most: longer lines are hard to read
 
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="The one to read about. [all of them, a row each]")
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="Print the card of this model.", show_default="list all"
+        ),
     ] = None,
 ) -> None:
     """List the models that come with Glassformer, or print the card of one.
 
-    Wherever a command takes a run, it takes such a name as well; a folder so called comes first.
+    Wherever a command takes a run, it takes such a name as well. A folder of that name comes first.
     """
     if name is None:
         _list()
@@ -28,11 +31,11 @@ def models(
 
 
 def default(name: str, own: str) -> Path:
-    """The bundled model that is used where none is named; `own` is what to do if it is missing."""
+    """Return the folder of a bundled model; `own` is the remedy if it is missing."""
     if name not in pretrained.names():
         raise CheckpointError(
             f"No model is named, and {name} does not come with this copy of Glassformer.",
-            "It lies in the package when that is installed whole.",
+            "A complete installation has it in the package.",
             f"Name a run: {own}",
         )
     return pretrained.folder(name)
@@ -46,8 +49,8 @@ def _list() -> None:
     if not names:
         raise CheckpointError(
             "No model comes with this copy of Glassformer.",
-            "They lie in the package when that is installed whole.",
-            "Install it anew; or train one of your own: glassformer demo.",
+            "A complete installation has them in the package.",
+            "Install the package again, or train your own model: glassformer demo.",
         )
     table = Table("name", "kind", "MB", "what it does")
     for name in names:
@@ -57,7 +60,7 @@ def _list() -> None:
 
 
 def _show(card: str) -> None:
-    """Laid out on a terminal; elsewhere as it was written."""
+    """Print a card: laid out on a terminal, as Markdown elsewhere."""
     if not sys.stdout.isatty():
         print(card, end="")
         return

@@ -1,42 +1,87 @@
-"""Options that several verbs have, and what is said of those that do not go together."""
+"""Options that several verbs share, and checks of options that exclude or need each other."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from glassformer.errors import SettingsError
+from glassformer.output import save_text
+from glassformer.progress import say
 
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="Folder of a run or checkpoint, or a bundled model: see `models`."
+    ),
+]
+Recipe = Annotated[
+    Path, typer.Argument(metavar="RECIPE.toml", help="TOML file with the settings of a run.")
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SECTION.NAME=VALUE",
+        help="Settings to change, such as train.max_steps=1000.",
+    ),
+]
 Texts = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TEXT", help="[the lines of --file, or of standard input]"),
+    typer.Argument(
+        metavar="TEXT",
+        help="Texts to read.",
+        show_default="the lines of --file or of standard input",
+    ),
 ]
-File = Annotated[Path | None, typer.Option(help="Read the lines of this file, gzipped or not.")]
+File = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Read the lines of this file; .gz is unpacked."),
+]
+Json = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON.")
+]
+Markdown = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the tables as Markdown.")
+]
 Int8 = Annotated[
     bool,
     typer.Option(
         "--int8",
-        help="Compute in eight bits: smaller and faster. Answers may differ slightly from those "
-        "in fp32. [as the model is stored]",
+        help="Compute in 8 bits: smaller and faster; output may differ slightly from fp32.",
+        show_default="as the model is stored",
     ),
 ]
 Int8Weights = Annotated[
-    bool, typer.Option("--int8", help="Round the weights to eight bits, as `quantize` does.")
+    bool, typer.Option("--int8", help="Round the weights to 8 bits, as `quantize` does.")
 ]
 Threads = Annotated[
-    int | None, typer.Option(min=1, help="Threads, at most. [all that the process may use]")
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Threads to use, at most.", show_default="all processors"
+    ),
 ]
-TorchThreads = Annotated[int, typer.Option(min=1, help="Threads of torch.")]
+TorchThreads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads of torch.")]
 BatchTokens = Annotated[
-    int, typer.Option(min=1, help="Tokens of a batch: more are faster, and take more memory.")
+    int,
+    typer.Option(
+        min=1, metavar="N", help="Tokens in a batch. More is faster and takes more memory."
+    ),
+]
+Beam = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="Beam size of the search; 1 is greedy.", show_default="5"
+    ),
 ]
 To = Annotated[
     str | None,
     typer.Option(
         "--to",
         metavar="LANGUAGE",
-        help="Target language of a model of two directions, such as fr or en. "
-        "[guessed from each text]",
+        help="Target language of a model of two directions: fr or en.",
+        show_default="the other language of each text",
     ),
 ]
 MainTo = Annotated[
@@ -44,7 +89,8 @@ MainTo = Annotated[
     typer.Option(
         "--to",
         metavar="LANGUAGE",
-        help="Target language of a model of two directions. [its main one]",
+        help="Target language of a model of two directions.",
+        show_default="the first one it was trained for",
     ),
 ]
 Truncate = Annotated[
@@ -55,36 +101,101 @@ SkipBad = Annotated[
 ]
 NBest = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Up to N answers a line: its index ||| text ||| score."),
+    typer.Option(
+        min=1, metavar="N", help="Print the N best per line, as `index ||| text ||| score`."
+    ),
 ]
 LengthPenalty = Annotated[
     float | None,
-    typer.Option(help="More favours length; 0 does not. [0.6, or a translator's own]"),
+    typer.Option(
+        metavar="ALPHA",
+        help="Exponent of the length penalty: larger favours longer output, 0 is none.",
+        show_default="the model's own, or 0.6",
+    ),
 ]
-MinLength = Annotated[int, typer.Option(min=0, help="Of an answer, in subwords.")]
+MinLength = Annotated[int, typer.Option(min=0, metavar="N", help="Shortest output, in subwords.")]
 NoRepeatNgram = Annotated[
-    int, typer.Option(min=0, metavar="N", help="No N subwords in a row twice.")
+    int,
+    typer.Option(min=0, metavar="N", help="Never repeat a sequence of N subwords; 0 allows all."),
 ]
 RepetitionPenalty = Annotated[
-    float, typer.Option(min=1.0, help="On subwords said before; 1 is none.")
+    float,
+    typer.Option(
+        min=1.0, metavar="X", help="Penalty on subwords that are in the output already; 1 is none."
+    ),
 ]
 Temperature = Annotated[
-    float | None, typer.Option(help="Of what is drawn: below 1 bolder guesses are rarer. [1]")
+    float | None,
+    typer.Option(
+        metavar="T",
+        help="Temperature of sampling: below 1 likely tokens become likelier.",
+        show_default="1",
+    ),
 ]
-TopK = Annotated[int | None, typer.Option(metavar="K", help="Draw from the K likeliest. [all]")]
+TopK = Annotated[
+    int | None,
+    typer.Option(metavar="K", help="Sample from the K likeliest tokens.", show_default="all"),
+]
 TopP = Annotated[
-    float | None, typer.Option(metavar="P", help="Draw from the likeliest that make up P. [1]")
+    float | None,
+    typer.Option(
+        metavar="P",
+        help="Sample from the likeliest tokens with total probability P.",
+        show_default="1",
+    ),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, help="Of what is drawn. [0]")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=2**64 - 1,
+        metavar="N",
+        help="Random seed of sampling, up to 64 bits.",
+        show_default="0",
+    ),
+]
+
+# Data that a model is evaluated on
+
+Source = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Texts, one per line, whose --reference is known."),
+]
+Reference = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Reference translations of --source, one per line."),
+]
+Table = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="FILE", help="Or one JSONL, TSV or CSV file of both."),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        metavar="A,B",
+        help="Columns of --data or --set, by name or number from 1.",
+        show_default="the model's languages, or text,label",
+    ),
+]
+Set = Annotated[
+    str | None, typer.Option("--set", metavar="NAME", help="Or a named set: see `data list`.")
+]
+Split = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Split of --set.", show_default="valid"),
+]
+Limit = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Read the first N rows.", show_default="all")
+]
 
 
 def only_with(partner: str, there: bool, **options: object) -> None:
-    """Refuse those of `options` that would be passed over because `partner` is not there."""
+    """Refuse `options` that have no effect because `partner` is not given."""
     for name, value in options.items():
         if value is not None and not there:
             raise SettingsError(
                 f"{_flag(name)} goes with {partner} only.",
-                "Without it there is nothing that it could change.",
+                "Without it the option has no effect.",
                 f"Add {partner}, or leave {_flag(name)} out.",
             )
 
@@ -96,13 +207,13 @@ def different(**places: Path | None) -> None:
         if path and (other := taken.setdefault(path.resolve(), name)) != name:
             raise SettingsError(
                 f"{_flag(other)} and {_flag(name)} are both {path}.",
-                "The second would take the place of the first.",
+                "The second file would replace the first.",
                 f"Give {_flag(name)} another name.",
             )
 
 
 def not_with(partner: str, there: bool, why: str, **options: object) -> None:
-    """Refuse those of `options` that contradict `partner`."""
+    """Refuse `options` that contradict `partner`."""
     for name, value in options.items():
         if value is not None and there:
             raise SettingsError(
@@ -112,3 +223,19 @@ def not_with(partner: str, there: bool, why: str, **options: object) -> None:
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def columns_of(text: str) -> tuple[str, ...]:
+    """Return the names of `--columns A,B`."""
+    return tuple(filter(None, text.split(",")))
+
+
+def written_command() -> str:
+    """Return the command line as it was typed, for reports that quote it."""
+    return shlex.join(["glassformer", *sys.argv[1:]])
+
+
+def save(path: Path, content: str) -> None:
+    """Write a file and tell where it is."""
+    save_text(path, content)
+    say(f"written: {path}")

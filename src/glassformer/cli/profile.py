@@ -1,4 +1,4 @@
-"""`glassformer profile`: where the time and the memory of decoding go."""
+"""`glassformer profile`: time and memory of each part of decoding."""
 
 import shlex
 from itertools import islice
@@ -9,15 +9,15 @@ import typer
 
 from glassformer.cli import options as o
 from glassformer.cli.bench import print_tables
-from glassformer.cli.progress import progress
 from glassformer.config import PRESETS
 from glassformer.errors import SettingsError
 from glassformer.extras import require_torch
+from glassformer.progress import progress
 
 if TYPE_CHECKING:
     from glassformer.bench.profile import Subject
 
-QUICK = 4  # tokens of an answer when nothing but the command itself is tested
+QUICK = 4  # tokens of an output with --quick, which tests the command itself
 
 
 def profile(
@@ -25,24 +25,34 @@ def profile(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A run, a bundled model, or a preset, which is given random weights.",
+            help="Folder of a run, a bundled model, or a preset, which gets random weights.",
         ),
     ],
     source: Annotated[
-        Path | None, typer.Option(help="Sentences to translate, one a line. [built-in ones]")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Sentences to translate, one per line.",
+            show_default="the embedded grammar",
+        ),
     ] = None,
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses side by side; 1 is greedy.")] = 5,
+    beam: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Beam size of the search; 1 is greedy.")
+    ] = 5,
     threads: o.TorchThreads = 2,
-    sentences: Annotated[int, typer.Option(min=1, help="How many sentences.")] = 64,
+    sentences: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Sentences to translate, at most.")
+    ] = 64,
     trace: Annotated[
-        Path | None, typer.Option(help="Where a trace of a few steps goes, for Perfetto.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a trace of a few steps, for Perfetto."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Where the figures go as JSON.")] = None,
+    json: o.Json = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Toy sizes in seconds: a test of the command itself.")
+        bool, typer.Option("--quick", help="Use toy sizes, to test the command itself in seconds.")
     ] = False,
 ) -> None:
-    """Time and memory of each part of decoding, latency, and what one more token costs.
+    """Measure time and memory of each part of decoding, latency, and the cost of a token.
 
     The torch model is profiled, in fp32; `bench decode` measures the compiled engine.
     """
@@ -88,7 +98,7 @@ def _subject(name: str, source: Path | None, count: int, beam: int) -> "Subject"
 
 
 def _texts(source: Path | None, count: int) -> list[str]:
-    """Lines of a file, empty ones left out; without a file, sentences of the embedded grammar."""
+    """Return lines of a file, without empty ones, or sentences of the embedded grammar."""
     from glassformer.data import grammar
     from glassformer.data.corpus import Corpus, TextFiles
 

@@ -13,7 +13,7 @@ from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from glassformer.data.corpus import arriving_lines, opened
+from glassformer.data.corpus import arriving_lines, opened, readable
 from glassformer.errors import DataError, GlassformerError, InputError, SettingsError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TURN = 256  # lines that are answered together, at most
 ARRIVAL = 1 << 16  # bytes that are read at a time: the more lines come, the larger the batches
+EXPENSIVE = 5_000  # tokens of all hypotheses of an answer: some 10 s of a small translator
 NO_BREAKS = str.maketrans("\r\n", "  ")
 
 Answer = Callable[[list[str]], list[list[str]]]  # the output lines of each line
@@ -41,6 +42,16 @@ def check_input(texts: list[str] | None, file: Path | None) -> None:
             f"Texts are given, and --file {file} as well.",
             "It is not clear which of them is meant.",
             "Leave one of them out.",
+        )
+
+
+def warn_of_cost(min_length: int, width: int) -> None:
+    """Print what a search costs at least, before it is paid, where that is much."""
+    if min_length * width >= EXPENSIVE:
+        print(
+            f"note: each answer takes at least {min_length:,} steps of {width:,} hypotheses, which "
+            "may take minutes a line; --min-length and --beam or --n-best decide it.",
+            file=sys.stderr,
         )
 
 
@@ -94,7 +105,8 @@ def _of_standard_input() -> Iterator[list[Raw]]:
     if sys.stdin.isatty():
         hint = "A line of text, then Enter; Ctrl-D ends. Texts can also be arguments, --file F or"
         print(f"{hint} < F; see --help.", file=sys.stderr)
-    return _of_stream(cast(BufferedReader, sys.stdin.buffer), "standard input")
+    with readable(Path("standard input")):
+        yield from _of_stream(cast(BufferedReader, sys.stdin.buffer), "standard input")
 
 
 def _of_stream(stream: BufferedReader | GzipFile, name: str) -> Iterator[list[Raw]]:

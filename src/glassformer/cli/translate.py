@@ -9,7 +9,16 @@ import typer
 
 from glassformer.cli import options as o
 from glassformer.cli.models import default
-from glassformer.cli.text import answer_lines, check_input, lines, ranked, stream_lines
+from glassformer.cli.text import (
+    NO_BREAKS,
+    answer_lines,
+    check_input,
+    lines,
+    ranked,
+    stream_lines,
+    warn_of_cost,
+)
+from glassformer.errors import SettingsError
 from glassformer.pretrained import TRANSLATOR
 
 if TYPE_CHECKING:
@@ -23,51 +32,57 @@ def translate(
         list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help=f"A run, a checkpoint or one of `models`; several are an ensemble. [{TRANSLATOR}]",
+            help="A run, a checkpoint or one of `models`. May be repeated for an ensemble.",
+            show_default=TRANSLATOR,
         ),
     ] = None,
     to: o.To = None,
     file: o.File = None,
-    beam: Annotated[
-        int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
-    ] = None,
+    beam: o.Beam = None,
     n_best: o.NBest = None,
     scores: Annotated[
-        bool, typer.Option("--scores", help="Score, tab, text; of sentences joined, the sum.")
+        bool, typer.Option("--scores", help="Print the score and a tab before each translation.")
     ] = False,
     length_penalty: o.LengthPenalty = None,
     min_length: o.MinLength = 0,
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="Of an answer, in subwords. [the text's + 50]")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Longest output, in subwords.",
+            show_default="those of the text + 50",
+        ),
     ] = None,
     no_repeat_ngram: o.NoRepeatNgram = 0,
     repetition_penalty: o.RepetitionPenalty = 1.0,
     prefix: Annotated[
-        str | None, typer.Option(help="What every translation must begin with.")
+        str | None, typer.Option(metavar="TEXT", help="Text that every translation begins with.")
     ] = None,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Draw at random instead of searching.")
+        bool, typer.Option("--sample", help="Sample at random instead of searching.")
     ] = False,
     temperature: o.Temperature = None,
     top_k: o.TopK = None,
     top_p: o.TopP = None,
     seed: o.Seed = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Show tokens as they are made, greedily or drawn.")
+        bool,
+        typer.Option("--stream", help="Print tokens one by one, by greedy search or sampling."),
     ] = False,
     split: Annotated[
         bool | None,
         typer.Option(
             "--split/--no-split",
-            help="Translate a line sentence by sentence and keep its layout. "
-            "[yes, but not with --n-best or --prefix]",
+            help="Translate a line sentence by sentence and keep its layout.",
+            show_default="split, but not with --n-best or --prefix",
         ),
     ] = None,
     typeset: Annotated[
         bool,
         typer.Option(
             "--typeset/--no-typeset",
-            help="Set French as in print: ’ « » … and no-break spaces. For models trained on "
+            help="Print French with ’ « » … and no-break spaces, for models that are trained on "
             "plain typography.",
         ),
     ] = True,
@@ -77,7 +92,10 @@ def translate(
     batch_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Tokens of a batch: more are faster, and take more memory. [4096]"
+            min=1,
+            metavar="N",
+            help="Tokens in a batch. More is faster and takes more memory.",
+            show_default="4096",
         ),
     ] = None,
 ) -> None:
@@ -98,6 +116,7 @@ def translate(
     o.not_with("--stream", stream, STREAM, n_best=n_best, scores=scores or None, prefix=prefix)
     o.not_with("--stream", stream, STREAM, beam=None if beam == 1 else beam)
     o.not_with("--stream", stream, ALONE, length_penalty=length_penalty, batch_tokens=batch_tokens)
+    check_prefix(prefix)
     search: dict[str, Any] = {
         "beam_size": 1 if stream or sample else 5 if beam is None else beam,
         "n_best": n_best or 1,
@@ -113,8 +132,12 @@ def translate(
 
     from glassformer.decode.options import SearchOptions
     from glassformer.pipeline import BATCH_TOKENS, load_translator
+    from glassformer.pipeline.batches import check_batch_tokens
 
+    budget = BATCH_TOKENS if batch_tokens is None else batch_tokens
+    check_batch_tokens(budget)
     SearchOptions(**search)  # refuse bad options before a model is loaded
+    warn_of_cost(min_length, 1 if stream else search["n_best"] if sample else search["beam_size"])
     several = named if len(named) > 1 else named[0]
     translator = load_translator(several, int8 or None, threads=threads)
     if to is not None:
@@ -122,7 +145,6 @@ def translate(
     options = translator.options(**search)
     if split is None:
         split = n_best is None and prefix is None
-    budget = batch_tokens or BATCH_TOKENS
     job = Job(translator, options, split, typeset, truncate, budget, prefix, scores, bool(n_best))
     whole = split or n_best is not None or prefix is not None  # nothing is left to cut, or may be
     too_long = f"{'Make it shorter' if whole else 'Cut it into sentences: --split'}; or --truncate."
@@ -130,6 +152,16 @@ def translate(
         stream_lines(lines(texts, file), lambda text: job.stream(text, search), too_long)
     else:
         answer_lines(lines(texts, file), job.answer, too_long)
+
+
+def check_prefix(prefix: str | None) -> None:
+    """Refuse a prefix that a line cannot begin with."""
+    if prefix is not None and prefix.translate(NO_BREAKS) != prefix:
+        raise SettingsError(
+            f"--prefix {prefix!r} has a line break.",
+            "A translation is one line of output, and must begin with the prefix as it is.",
+            "Put a space in its place.",
+        )
 
 
 SPLIT = "Each sentence would have answers of its own, or begin in this way."

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassformer.data.batching import Indices, draw_seed
+from glassformer.data.kinds import KINDS
 from glassformer.data.ragged import Ids, Ragged
 from glassformer.data.tokenizer import BOS, EOS, PAD, UNK
 
@@ -55,10 +56,10 @@ class Examples:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """A column per side that is padded, with the marks that `batch` adds."""
-        text = self.sides[:1] if self.kind == "classifier" else self.sides
-        marks = 0 if self.kind == "tagger" else 1
-        return np.stack([side.lengths + marks for side in text], axis=1)
+        """The lengths of each side that is padded, with the tokens that `batch` adds."""
+        kind = KINDS[self.kind]
+        padded = self.sides[:1] if kind.has_label else self.sides
+        return np.stack([side.lengths + kind.special_tokens for side in padded], axis=1)
 
     def drawn(self, seed: int) -> "Examples":
         """The same examples with every text split anew by `seed`, if that is how they are read.

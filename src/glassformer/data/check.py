@@ -34,7 +34,7 @@ MEANT_FOR = {  # settings of [data] that mean nothing elsewhere
     "joint_vocabulary": TEXT,
     "fold_case": TEXT,
     "subword_sampling": [GRAMMAR, FILES, SET],
-    "hidden": TEXT,
+    "mask_rate": TEXT,
     "max_length": TEXT,
 }
 
@@ -44,19 +44,19 @@ def check(settings: RunSettings) -> None:
     _check_kind(settings)
     _check_meaning(settings)
     _check_final(settings.data)
-    _check_hiding(settings)
+    _check_mask_rate(settings)
     _check_labels(settings)
     _check_mixture(settings.data)
     _check_pairs(settings)
     _check_sizes(settings)
     model, train = settings.model, settings.train
-    if train.agreement and not (
+    if train.r_drop and not (
         model.dropout or model.attention_dropout or model.feed_forward_dropout
     ):
         raise SettingsError(
-            f"train.agreement = {train.agreement} does not go with model.dropout = 0.",
+            f"train.r_drop = {train.r_drop} does not go with model.dropout = 0.",
             "Two passes agree on everything if nothing is dropped, and take twice the time.",
-            "Set model.dropout = 0.3, or leave train.agreement out.",
+            "Set model.dropout = 0.3, or leave train.r_drop out.",
         )
 
 
@@ -160,20 +160,20 @@ def has_final(data: DataSettings) -> bool:
     return bool(data.final or data.final_split)
 
 
-def _check_hiding(settings: RunSettings) -> None:
+def _check_mask_rate(settings: RunSettings) -> None:
     kind, data = settings.model.kind, settings.data
-    if kind == "masked-language-model" and not data.hidden:
+    if kind == "masked-language-model" and not data.mask_rate:
         raise SettingsError(
-            f"data.hidden = {data.hidden} does not go with model.kind = {kind!r}.",
-            "It learns by guessing the share of its text that is hidden from it.",
-            "Set data.hidden = 0.15, as is customary.",
+            f"data.mask_rate = {data.mask_rate} does not go with model.kind = {kind!r}.",
+            "It learns to predict the masked share of its input.",
+            "Set data.mask_rate = 0.15, as is customary.",
         )
     if kind == "masked-language-model" and data.subword_sampling:
         raise SettingsError(
             f"data.subword_sampling = {data.subword_sampling} does not go with "
             f"model.kind = {kind!r}.",
             "Its texts are cut into pieces by their subwords, which therefore stay as they are.",
-            "Leave data.subword_sampling out: what is hidden is drawn anew each time anyway.",
+            "Leave data.subword_sampling out: the mask is drawn anew in each epoch anyway.",
         )
 
 

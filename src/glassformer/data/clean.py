@@ -1,4 +1,4 @@
-"""Cleaning of parallel text: rules that drop a pair, each counted, and the pairs that were dropped.
+"""Cleaning of parallel text: rules that drop a pair, with a count for each.
 
     length      a side has more than 120 words, or a word of more than 80 characters
     ratio       one side is more than 2.5 times as long as the other, beyond 15 characters
@@ -8,7 +8,7 @@
     language    a side looks more like the other side's language, by its characters
     duplicate   the pair came before; case, spaces and punctuation do not count
 
-The language check needs no lists: what each language looks like is learned from the text itself.
+The language rule compares character trigrams whose log-odds are learned from the text itself.
 """
 
 import re
@@ -23,11 +23,11 @@ from pathlib import Path
 
 from glassformer.data.corpus import Corpus, Row, own_files
 
-MAX_WORDS, MAX_CHARACTERS = 120, 80  # of a side, and of a word
-MAX_RATIO, ALLOWANCE = 2.5, 15  # of the lengths in characters; short texts may differ more
+MAX_WORDS, MAX_CHARACTERS = 120, 80  # words of a side, characters of a word
+MAX_RATIO, ALLOWANCE = 2.5, 15  # of lengths in characters; the allowance is for short texts
 IDENTICAL_WORDS = 3  # shorter texts may be names, or words that both languages have
-LEARNED_ROWS = 20_000  # what the languages look like is learned from the first rows
-CHECKED_CHARACTERS = 25  # shorter texts tell too little of their language
+LEARNED_ROWS = 20_000  # first rows, from which the log-odds of trigrams are learned
+CHECKED_CHARACTERS = 25  # shorter texts have too few trigrams to identify a language
 MARGIN = 0.5  # mean log-odds per trigram in favour of the other language, in nats
 
 _MOJIBAKE = re.compile(r"\ufffd|[ÃÂ][\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]|ï»¿")
@@ -38,7 +38,7 @@ _NO_WORD = re.compile(r"[\W_]+")
 
 @dataclass
 class CleaningReport:
-    """How many pairs were read, and how many each rule dropped; a pair is dropped by one rule."""
+    """The number of pairs read, and dropped by each rule; the first rule that applies counts."""
 
     rows: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
@@ -53,7 +53,7 @@ class CleaningReport:
 class Cleaned:
     """The pairs of `rows` that no rule drops, read anew by each iteration.
 
-    `report` is of the latest iteration. `on_drop` is told every pair that is dropped, and the rule.
+    `report` is of the latest iteration. `on_drop` is called with each dropped pair and its rule.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ def _line(row: Row) -> str:
 
 
 def broken_rule(row: Row, odds: "LanguageOdds | None" = None) -> str | None:
-    """The first rule that a pair breaks by itself, or None."""
+    """Return the first rule that a pair breaks by itself, or None."""
     x, y = row[0], row[1]
     if any(_is_too_long(side) for side in (x, y)):
         return "length"
@@ -147,7 +147,7 @@ class LanguageOdds:
 
     @classmethod
     def learn(cls, rows: Iterable[Row]) -> "LanguageOdds":
-        """Count the trigrams of each side. Trigrams that are rare on both tell nothing."""
+        """Count the trigrams of each side; those that are rare on both are left out."""
         counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
         for row in rows:
             for count, side in zip(counts, row, strict=False):
@@ -162,7 +162,7 @@ class LanguageOdds:
         )
 
     def score(self, text: str) -> float:
-        """The mean log-odds of the trigrams of a text; 0 of one that is too short."""
+        """Return the mean log-odds of the trigrams of a text; 0 if it is too short."""
         if len(text) < CHECKED_CHARACTERS:
             return 0.0
         grams = _trigrams(text)

@@ -341,6 +341,13 @@ RECORDS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
 
 def _by_number(files: TextFiles, columns: tuple[str | int, ...], header: Any) -> tuple[int, ...]:
     names = [] if isinstance(header, Bad) else header
+    twice = [column for column in columns if names.count(column) > 1]
+    if twice:
+        raise DataError(
+            f"{files} has {names.count(twice[0])} columns called {twice[0]!r}.",
+            "Which of them is meant is not known.",
+            f"Rename one, or give the column's number: {names.index(twice[0]) + 1}.",
+        )
     what = f"column in the first line of {files}"
     return tuple(
         c if isinstance(c, int) else names.index(known(what, c, names)) + 1 for c in columns

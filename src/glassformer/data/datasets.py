@@ -1,7 +1,7 @@
-"""Named sets of data. Each is one manifest in the package: files, checksums, addresses, splits.
+"""Named data sets. Each is one manifest in the package: files, checksums, addresses, splits.
 
-Files are looked for in $GLASSFORMER_DATA and in the user's cache; what is in neither is downloaded,
-or prepared from what is, into the cache. The other folder is never written to.
+Files are looked for in $GLASSFORMER_DATA and then in the user's cache. A missing file is downloaded
+or prepared into the cache; $GLASSFORMER_DATA is never written to.
 """
 
 import gzip
@@ -24,14 +24,14 @@ from glassformer.data.corpus import TextFiles, known
 from glassformer.data.download import fetch, part_of, put_in_place, sha256_of
 from glassformer.errors import DataError, MissingPackageError
 
-Progress = Callable[[str, int, int | None], None]  # of what, how much is done, how much in all
+Progress = Callable[[str, int, int | None], None]  # name, amount done, total amount if known
 
 REVIEW = re.compile(r"aclImdb/(train|test)/(pos|neg|unsup)/(\d+_\d+)\.txt")
-WMT14_PAIRS, WMT14_WORDS = 1_000_000, 40
+WMT14_PAIRS, WMT14_WORDS = 1_000_000, 40  # size of the training subset; longest English side
 
 
 def silent(what: str, done: int, total: int | None) -> None:
-    """Progress that nobody watches."""
+    """Report no progress."""
 
 
 class File(Settings):
@@ -54,20 +54,20 @@ class File(Settings):
 
 
 class Split(Settings):
-    """Rows with a purpose. Of its `files` the first that is there is read, or else the last made.
+    """A split. `files` are alternatives: the first that exists is read, or else the last is made.
 
-    `{column}` in a file's name stands for each column's own file; others hold all the columns.
+    `{column}` in a file's name stands for one file per column; other files hold all columns.
     """
 
     files: tuple[str, ...]
-    columns: tuple[str, ...] = ()  # where they are not those of the whole set
-    where: tuple[str, str] | None = None  # a column, and what it must match
+    columns: tuple[str, ...] = ()  # empty: those of the set
+    where: tuple[str, str] | None = None  # a column, and a pattern that it must match
     start: int = 0
     stop: int | None = None
 
 
 class Manifest(Settings):
-    """What the package knows of a set, and all that it has of it."""
+    """The description of a set; the package holds none of its data."""
 
     name: str
     title: str
@@ -76,7 +76,7 @@ class Manifest(Settings):
     columns: tuple[str, ...]
     splits: dict[str, Split]
     files: dict[str, File]
-    labels: dict[str, str] | None = None  # as they stand in the last column: what they mean
+    labels: dict[str, str] | None = None  # meaning of each label in the last column
 
 
 def names() -> list[str]:
@@ -96,7 +96,7 @@ def find(
     download: bool = True,
     progress: Progress = silent,
 ) -> TextFiles:
-    """Where a split lies, checked, and fetched first if need be. Columns: the first two."""
+    """Return the files of a split, checked, and downloaded if missing; by default two columns."""
     sheet = manifest(name)
     part = sheet.splits[known(f"split of {name}", split, sheet.splits)]
     there = part.columns or sheet.columns
@@ -107,7 +107,7 @@ def find(
 
 
 def get(name: str, progress: Progress = silent) -> dict[str, TextFiles]:
-    """Every split of a set, with all its columns: those that are there and those to be had."""
+    """Return every split that exists or can be downloaded, with all its columns."""
     sheet = manifest(name)
     found = {}
     for split, part in sheet.splits.items():
@@ -118,7 +118,7 @@ def get(name: str, progress: Progress = silent) -> dict[str, TextFiles]:
 
 
 def cache() -> Path:
-    """Where this user's downloads go."""
+    """Return the folder of this user's downloads."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / "data"
 
 
@@ -127,7 +127,7 @@ def _manifests() -> Any:
 
 
 def _choose(part: Split, columns: Sequence[str]) -> tuple[str, ...]:
-    """The files of the first alternative that is all there, or else of the last."""
+    """Return the files of the first alternative that exists completely, or else of the last."""
     choices = [
         tuple(dict.fromkeys(file.format(column=column) for column in columns))
         for file in part.files
@@ -136,21 +136,21 @@ def _choose(part: Split, columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _locate(file: str) -> Path | None:
-    """A file's place under $GLASSFORMER_DATA or in the cache."""
+    """Return the path of a file under $GLASSFORMER_DATA or in the cache; None if in neither."""
     folders = [cache()]
     if given := os.environ.get("GLASSFORMER_DATA"):
         folders.insert(0, Path(given).expanduser())
         if not folders[0].is_dir():
             raise DataError(
                 f"GLASSFORMER_DATA names no folder: {given}.",
-                "It says where data lies, so it is not passed over.",
+                "It names the folder of the data, and is not ignored.",
                 "Correct it, or unset it.",
             )
     return next((folder / file for folder in folders if (folder / file).is_file()), None)
 
 
 def _obtain(sheet: Manifest, file: str, download: bool, progress: Progress) -> Path:
-    """The path of a file that is there and is the right one."""
+    """Return the path of a file whose checksum holds, downloading it if `download` allows."""
     source, target, by_hand = sheet.files[file], cache() / file, f"$GLASSFORMER_DATA/{file}"
     if there := _locate(file):
         if source.sha256:
@@ -172,7 +172,7 @@ def _obtain(sheet: Manifest, file: str, download: bool, progress: Progress) -> P
 
 
 def _check(path: Path, expected: str) -> None:
-    """Compare checksums; once is enough for a file whose size and time stay as they are."""
+    """Compare checksums, once for each path, size and time of modification."""
     state = path.stat()
     seen = f"{path.resolve()} {state.st_size} {state.st_mtime_ns} {expected}"
     stamp = cache() / "checked" / sha256(seen.encode()).hexdigest()
@@ -183,7 +183,7 @@ def _check(path: Path, expected: str) -> None:
         raise DataError(
             f"{path} is not the file it should be.",
             f"Its SHA-256 should be {expected} and is {got}.",
-            "Replace it, or remove it to have it fetched anew.",
+            "Replace it, or remove it to have it downloaded again.",
         )
     with suppress(OSError):  # where nothing can be written, each run checks again
         stamp.parent.mkdir(parents=True, exist_ok=True)
@@ -196,26 +196,26 @@ def _prepare(sheet: Manifest, part: str, progress: Progress) -> None:
     except OSError as error:
         raise DataError(
             f"{sheet.name} could not be prepared: {error}.",
-            f"It needs its source, {sheet.home}, and room in {cache()}.",
+            f"It needs its source, {sheet.home}, and space in {cache()}.",
             f"Run it again, or put the files of {sheet.name} under $GLASSFORMER_DATA.",
         ) from None
 
 
 def _prepare_imdb(sheet: Manifest, part: str, progress: Progress) -> None:
-    """All the parts, whichever is asked for: the archive must be read to its end for any."""
+    """Write all parts at once: the archive must be read to its end for any of them."""
     archive = _obtain(sheet, "imdb/aclImdb_v1.tar.gz", True, progress)
     parts: dict[str, dict[str, str]] = {"train": {}, "test": {}, "unsup": {}}
     for done, (belongs_to, review) in enumerate(_reviews(archive), 1):
         parts[belongs_to][review["id"]] = json.dumps(review, ensure_ascii=False)
         progress("imdb: reviews", done, 100_000)
     for name, reviews in parts.items():
-        # the archive has them label by label; ordered by a hash, any slice is a fair sample
+        # the archive is sorted by label; sorted by a hash, any slice is a random sample
         order = sorted(reviews, key=lambda review: sha256(review.encode()).digest())
         _write(_made_of(sheet, name), ((reviews[review],) for review in order))
 
 
 def _reviews(archive: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read member by member: no name in the archive ever becomes a path."""
+    """Yield (part, review), read member by member: no name in the archive becomes a path."""
     with tarfile.open(archive, "r|gz") as members:
         for member in members:
             match = REVIEW.fullmatch(member.name)
@@ -231,7 +231,7 @@ def _reviews(archive: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _prepare_wmt14(sheet: Manifest, part: str, progress: Progress) -> None:
-    """One part of `wmt/wmt14` on Hugging Face: of train a subset, of the others all."""
+    """Write one part of `wmt/wmt14` of Hugging Face; train is reduced to a subset."""
     try:
         hub = import_module("datasets")
     except ImportError:
@@ -261,7 +261,7 @@ def _made_of(sheet: Manifest, part: str) -> list[Path]:
 
 
 def _write(paths: Sequence[Path], rows: Iterable[Sequence[str]]) -> None:
-    """Gzipped files, one per column, that appear when all are whole; by whichever process."""
+    """Write gzipped files, one per column, and rename them when all are complete."""
     paths[0].parent.mkdir(parents=True, exist_ok=True)
     parts = [part_of(path.with_name(f"{path.name}.{os.getpid()}")) for path in paths]
     with ExitStack() as stack:

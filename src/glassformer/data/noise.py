@@ -1,7 +1,7 @@
-"""Robustness: some training pairs are changed on both sides, so that such input is not a surprise.
+"""Noise for robustness: case, missing punctuation, joined sentences and copied items.
 
-Only the pairs that are changed go back to text and are split anew; the others keep their ids. What
-becomes of a pair is drawn from its seed alone.
+Both sides of a pair are changed. Only changed pairs are decoded and tokenised again. The changes of
+a pair depend on its seed alone.
 """
 
 import re
@@ -24,17 +24,17 @@ _SENTENCE = re.compile(r"[.!?][\"')\]]?$")
 
 @dataclass(frozen=True)
 class Noise:
-    """Changes the shares of the pairs that the settings name; languages are those of the sides."""
+    """An augmentation that changes the shares of pairs given by the settings."""
 
     shares: NoiseSettings
     tokenizers: Sequence[Tokenizer]  # of each side
-    languages: tuple[str, str]
-    max_length: int  # subwords: a pair that would be longer stays as it is
+    languages: tuple[str, str]  # of the sides
+    max_length: int  # in subwords; a pair that would become longer is not changed
 
     def __call__(
         self, sides: list[list[Ids]], source_of: NDArray[np.int64], seed: int
     ) -> list[list[Ids]]:
-        """Case, final punctuation and additions are drawn apart: a pair may have one of each."""
+        """Draw case, final punctuation and additions independently, and change the pairs."""
         s, random = self.shares, np.random.default_rng(seed)
         case, ending, addition = random.random((3, len(source_of)))
         seeds = random.integers(2**63, size=len(source_of))
@@ -77,19 +77,19 @@ class Noise:
 
 
 def join(pair: Pair, following: Pair) -> Pair:
-    """Two pairs of sentences as one pair; `pair` itself if one of the four is no sentence."""
+    """Join two pairs; return `pair` itself if one of the four texts does not end a sentence."""
     if not all(_SENTENCE.search(text) for text in (*pair, *following)):
         return pair
     return f"{pair[0]} {following[0]}", f"{pair[1]} {following[1]}"
 
 
 def strip_final(pair: Pair) -> Pair:
-    """Remove the punctuation at the end of both sides, unless nothing else is there."""
+    """Remove the punctuation at the end of both sides, unless a side is only punctuation."""
     x, y = (_FINAL.sub("", text) for text in pair)
     return (x, y) if x and y else pair
 
 
 def change_case(pair: Pair, upper: bool) -> Pair:
-    """Both sides in capitals, or both in small letters."""
+    """Return both sides in upper case, or both in lower case."""
     x, y = pair
     return (x.upper(), y.upper()) if upper else (x.lower(), y.lower())

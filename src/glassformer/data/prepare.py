@@ -1,4 +1,4 @@
-"""Settings to examples: text found, subwords learned, everything tokenised once and kept."""
+"""Settings to examples: find text, train subwords, tokenise."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,20 +14,23 @@ from glassformer.data.batch import Examples
 from glassformer.data.check import check, has_final
 from glassformer.data.corpus import Row
 from glassformer.data.direction import BothDirections, from_language, tags, targets
+from glassformer.data.kinds import KINDS
 from glassformer.data.mixture import Augment, Mixture, Source, compose
 from glassformer.data.noise import Noise
 from glassformer.data.ragged import Ids, Ragged
-from glassformer.data.store import Lost, by_side, fitting_rows, made, sides_of, stored
+from glassformer.data.store import Lost, cached, fitting_rows, side_tokenizers, tokenised
 from glassformer.data.text import Text, find_source, find_text
 from glassformer.data.tokenizer import ALWAYS, PAD, Tokenizer
 from glassformer.errors import DataError
 
-LEARNED_FROM = 120_000_000  # characters of a mixture that its subwords are learned from
+SUBWORD_CHARACTERS = 120_000_000  # of a mixture, to bound the time and memory of their training
+
+Tokenizers = dict[str, Tokenizer]  # by side, or "joint"
 
 
 @dataclass(frozen=True)
 class ValidSet:
-    """A set that is scored by itself, in one direction; `rows` are (source, reference)."""
+    """A validation set with a score of its own, in one direction; rows are (source, reference)."""
 
     name: str
     examples: Examples
@@ -37,53 +40,58 @@ class ValidSet:
 
 @dataclass(frozen=True)
 class Prepared:
-    """`settings` are those asked for with what was found out: the vocabulary's size, the labels."""
+    """The examples of a run; `settings` include the vocabulary sizes and labels of the data."""
 
     settings: RunSettings
     train: Examples | Mixture
     valid: Examples
-    valid_rows: list[Row]  # the text of `valid`; empty for a task, which has none
-    tokenizers: dict[str, Tokenizer]
+    valid_rows: list[Row]  # the text of `valid`; a synthetic task has none
+    tokenizers: Tokenizers
     lost: Lost = field(default_factory=Lost)
     valid_lost: Lost = field(default_factory=Lost)
-    final: Examples | Mixture | None = None  # what the end of the run reads instead of `train`
+    final: Examples | Mixture | None = None  # read instead of `train` at the end of the run
     final_lost: Lost = field(default_factory=Lost)
-    valid_sets: tuple[ValidSet, ...] = ()  # where `valid` is made up of several
+    valid_sets: tuple[ValidSet, ...] = ()  # the parts of `valid`, if there are several
 
 
 def prepare(
-    settings: RunSettings, threads: int = 2, tokenizers: dict[str, Tokenizer] | None = None
+    settings: RunSettings, threads: int = 2, tokenizers: Tokenizers | None = None
 ) -> Prepared:
-    """What a run needs; with given subwords, where it starts from another run and has its."""
+    """Prepare the examples of a run; `tokenizers` are those of the run that it starts from."""
     check(settings)
     if settings.data.name in tasks.TASKS:
         return _prepare_task(settings)
     if settings.data.name == "mixture":
         return _prepare_mixture(settings, threads, tokenizers)
-    train = find_text(settings, "train")
+    return _prepare_text(settings, threads, tokenizers)
+
+
+def _prepare_text(settings: RunSettings, threads: int, tokenizers: Tokenizers | None) -> Prepared:
+    train, kind = find_text(settings, "train"), KINDS[settings.model.kind]
     tokenizers = tokenizers or _tokenizers(train, settings)
-    if "source" in tokenizers and len(sides_of(settings)) == 1:  # of a run that had two
+    if "source" in tokenizers and len(kind.text_sides) == 1:  # from a run with two sides
         tokenizers = {"joint": tokenizers["source"]}
-    is_classifier = settings.model.kind == "classifier"
-    labels = tuple(sorted({row[-1] for row in train.rows()})) if is_classifier else ()
+    labels = tuple(sorted({row[-1] for row in train.rows()})) if kind.has_label else ()
     settings = settings.replace(
         data={"labels": labels},
         model=_with_vocabularies(settings, tokenizers, max(2, len(labels))),
     )
     data, valid = settings.data, find_text(settings, "valid")
-    store = partial(stored, settings=settings, tokenizers=tokenizers, threads=threads)
-    few = valid.first(data.valid_examples)
-    train_examples, lost = store(train)
-    valid_examples, valid_lost = store(few, learning=False)
-    final, final_lost = store(find_text(settings, "final")) if has_final(data) else (None, Lost())
+    tokenise = partial(tokenised, settings=settings, tokenizers=tokenizers, threads=threads)
+    some = valid.first(data.valid_examples)
+    train_examples, lost = tokenise(train)
+    valid_examples, valid_lost = tokenise(some, learning=False)
+    final, final_lost = (
+        tokenise(find_text(settings, "final")) if has_final(data) else (None, Lost())
+    )
     _check_any("train", train_examples, data)
     _check_any("validate", valid_examples, data)
     if final is not None:
         _check_any("end", final, data)
-    rows = list(few.rows())
+    rows = list(some.rows())
     if valid_lost.left_out:
         rows = fitting_rows(rows, settings, tokenizers)
-    valid_lost = replace(valid_lost, bad_rows=valid.bad_rows())  # as just read
+    valid_lost = replace(valid_lost, bad_rows=valid.bad_rows())  # of this reading, not the cached
     augment = partial(_augmented, settings=settings, tokenizers=tokenizers)
     valid_sets: tuple[ValidSet, ...] = ()
     if data.directions == "both":
@@ -105,18 +113,18 @@ def _check_any(purpose: str, examples: Examples, data: DataSettings) -> None:
 
 
 def _prepare_mixture(
-    settings: RunSettings, threads: int, tokenizers: dict[str, Tokenizer] | None
+    settings: RunSettings, threads: int, tokenizers: Tokenizers | None
 ) -> Prepared:
-    """Every source tokenised by itself, with subwords learned from all of them by their weights."""
+    """Tokenise every source, with subwords trained on all of them by their weights."""
     data = settings.data
     texts = [find_source(settings, source, data.clean) for source in data.sources]
-    tokenizers = tokenizers or _tokenizers(_sampled(texts, settings), settings)
+    tokenizers = tokenizers or _tokenizers(_weighted_sample(texts, settings), settings)
     settings = settings.replace(model=_with_vocabularies(settings, tokenizers, 2))
-    store = partial(stored, settings=settings, tokenizers=tokenizers, threads=threads)
+    tokenise = partial(tokenised, settings=settings, tokenizers=tokenizers, threads=threads)
     both = data.directions == "both"
     sources, lost = [], Lost()
     for source, text in zip(data.sources, texts, strict=True):
-        examples, missing = store(text)
+        examples, missing = tokenise(text)
         _check_any(f"train in source {source.name!r}", examples, data)
         share = source.weight, source.begin, source.end
         sources.append(Source(source.name, examples, *share, both))
@@ -127,7 +135,7 @@ def _prepare_mixture(
     valid_lost = Lost()
     for named in data.valid_sets:
         text = find_source(settings, named).first(data.valid_examples)
-        examples, missing = store(text, learning=False)
+        examples, missing = tokenise(text, learning=False)
         _check_any(f"validate in {named.name!r}", examples, data)
         rows = fitting_rows(list(text.rows()), settings, tokenizers)
         valid_sets += _directed(named.name, examples, rows, settings, tokenizers)
@@ -144,14 +152,14 @@ def _directed(
     examples: Examples,
     rows: list[Row],
     settings: RunSettings,
-    tokenizers: dict[str, Tokenizer],
+    tokenizers: Tokenizers,
 ) -> Iterator[ValidSet]:
-    """A set to validate on, once in each direction that the model is trained in."""
+    """Yield a validation set once in each direction that the model is trained in."""
     data = settings.data
     if data.directions == "forward":
         yield ValidSet(name, examples, rows, data.target_language)
         return
-    turn = BothDirections(by_side(settings, tokenizers)[0], data).turn
+    turn = BothDirections(side_tokenizers(settings, tokenizers)[0], data).turn
     sides: list[list[Ids]] = [[side[i] for i in range(len(side))] for side in examples.sides]
     for to in targets(data):
         back = to == data.source_language
@@ -162,14 +170,13 @@ def _directed(
 
 
 def _joined(parts: Sequence[Examples]) -> Examples:
-    """The examples of all parts."""
     sides = zip(*(part.sides for part in parts), strict=True)
     return replace(parts[0], sides=tuple(Ragged.joined(side) for side in sides))
 
 
-def _augment(settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> Augment | None:
-    """What is done to the examples of every epoch: noise first, then directions."""
-    data, of_side = settings.data, by_side(settings, tokenizers)
+def _augment(settings: RunSettings, tokenizers: Tokenizers) -> Augment | None:
+    """Return the augmentation of every epoch: noise first, then directions."""
+    data, of_side = settings.data, side_tokenizers(settings, tokenizers)
     languages = data.source_language, data.target_language
     noise = Noise(data.noise, of_side, languages, data.max_length) if data.noise else None
     both = BothDirections(of_side[0], data) if data.directions == "both" else None
@@ -177,9 +184,9 @@ def _augment(settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> Augment
 
 
 def _augmented(
-    examples: Examples, settings: RunSettings, tokenizers: dict[str, Tokenizer]
+    examples: Examples, settings: RunSettings, tokenizers: Tokenizers
 ) -> Examples | Mixture:
-    """One text as a mixture of itself alone, if it is augmented; an epoch is one pass."""
+    """Return the examples; with augmentation, a mixture of one source whose epoch is one pass."""
     augment = _augment(settings, tokenizers)
     if augment is None:
         return examples
@@ -187,15 +194,15 @@ def _augmented(
     return Mixture((source,), round(source.tokens), augment)
 
 
-def _sampled(texts: Sequence[Text], settings: RunSettings) -> Text:
-    """The rows that the subwords of a mixture are learned from: by weight, none of them twice."""
+def _weighted_sample(texts: Sequence[Text], settings: RunSettings) -> Text:
+    """Return the rows that subwords are trained on: a share of each text by weight, none twice."""
     weights = [source.weight for source in settings.data.sources]
-    identity = f"{[text.identity for text in texts]} {weights} {LEARNED_FROM}"
+    identity = f"{[text.identity for text in texts]} {weights} {SUBWORD_CHARACTERS}"
 
     def rows() -> Iterator[Row]:
         for text, weight in zip(texts, weights, strict=True):
             characters = sum(len(side) for row in text.rows() for side in row)
-            share = min(1.0, LEARNED_FROM * weight / sum(weights) / characters)
+            share = min(1.0, SUBWORD_CHARACTERS * weight / sum(weights) / characters)
             for number, row in enumerate(text.rows()):
                 if int((number + 1) * share) > int(number * share):
                     yield row
@@ -203,15 +210,15 @@ def _sampled(texts: Sequence[Text], settings: RunSettings) -> Text:
     return Text(rows, identity)
 
 
-def _tokenizers(train: Text, settings: RunSettings) -> dict[str, Tokenizer]:
-    """The subwords of each side, learned from the training text; one for both if they are joint."""
-    data, sides = settings.data, sides_of(settings)
+def _tokenizers(train: Text, settings: RunSettings) -> Tokenizers:
+    """Train the subwords of each side on the training text, or one for both sides."""
+    data, sides = settings.data, KINDS[settings.model.kind].text_sides
     joint = data.joint_vocabulary or len(sides) == 1
 
     def learn(columns: tuple[int, ...], size: int) -> Tokenizer:
-        made_of = f"{train.identity} {columns} {size} {data.subwords} {data.fold_case}"
-        made_of += _special(data)
-        folder = made(made_of, lambda folder: _learn(train, columns, size, data, folder))
+        key = f"{train.identity} {columns} {size} {data.subwords} {data.fold_case}"
+        key += _subword_options(data)
+        folder = cached(key, lambda folder: _learn(train, columns, size, data, folder))
         return Tokenizer((folder / "subwords.spm").read_bytes())
 
     if joint:
@@ -220,11 +227,11 @@ def _tokenizers(train: Text, settings: RunSettings) -> dict[str, Tokenizer]:
     return {"source": learn((0,), source_size), "target": learn((1,), settings.model.vocab_size)}
 
 
-def _special(data: DataSettings) -> str:
-    """Settings of the subwords that are not the defaults, so that old subwords are still found."""
+def _subword_options(data: DataSettings) -> str:
+    """Return the subword options; nothing for the defaults, so that old caches stay valid."""
     characters = ALWAYS if data.byte_fallback else ""
-    special = data.normalization != "nfkc", characters, data.split_digits, tags(data)
-    return f" {special}" if any(special) else ""
+    options = data.normalization != "nfkc", characters, data.split_digits, tags(data)
+    return f" {options}" if any(options) else ""
 
 
 def _learn(
@@ -245,19 +252,20 @@ def _learn(
 
 
 def _with_vocabularies(
-    settings: RunSettings, tokenizers: dict[str, Tokenizer], n_classes: int
+    settings: RunSettings, tokenizers: Tokenizers, n_classes: int
 ) -> dict[str, Any]:
+    """Return the model settings with the sizes of the vocabularies and of the output."""
     sizes = {side: len(tokenizer) for side, tokenizer in tokenizers.items()}
     model = settings.model.replace(vocab_size=sizes.get("joint") or sizes["target"])
     if "source" in sizes:
         model = model.replace(source_vocab_size=sizes["source"], tie_source_target=False)
-    if model.kind == "classifier":
+    if KINDS[model.kind].has_label:
         model = model.replace(n_classes=n_classes)
     return model.model_dump()
 
 
 def _prepare_task(settings: RunSettings) -> Prepared:
-    """A task needs no text and no subwords; its validation examples have another seed."""
+    """Prepare a synthetic task, which needs no text; validation has another seed."""
     data, kind = settings.data, settings.model.kind
     vocabulary = tasks.FIRST + data.symbols
     model = settings.model.replace(vocab_size=vocabulary, n_classes=vocabulary)
@@ -267,7 +275,7 @@ def _prepare_task(settings: RunSettings) -> Prepared:
             tasks.example(data.name, seed, i, data.symbols, (2, data.longest)) for i in range(count)
         ]
         sources, labels = zip(*made, strict=True)
-        if kind == "translator":
+        if "target" in KINDS[kind].text_sides:  # a decoder writes the labels without padding
             labels = tuple([label for label in row if label != PAD] for row in labels)
         return Examples(kind, (Ragged.of(sources), Ragged.of(labels)))
 

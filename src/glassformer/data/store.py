@@ -1,13 +1,12 @@
-"""Text to ids, once: what has been tokenised lies in the user's cache.
+"""Tokenised text, kept in the user's cache.
 
-It lies there under the checksum of all that it was made from, so it is made once, and made again
-when anything changes.
+The key of a cached folder is the checksum of everything that its content depends on.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,63 +18,61 @@ from glassformer.data import datasets
 from glassformer.data.batch import Examples
 from glassformer.data.batching import draw_seed
 from glassformer.data.corpus import Row
+from glassformer.data.kinds import KINDS
 from glassformer.data.ragged import Ragged, RaggedWriter
 from glassformer.data.text import Text
 from glassformer.data.tokenizer import Tokenizer
 
 CHUNK = 20_000  # rows tokenised at a time
-TEXT = "uint8"  # the bytes of a text, kept beside its subwords where these are drawn anew
+TEXT = "uint8"  # bytes of a text, kept where its subwords are sampled anew in each epoch
 
 
 @dataclass(frozen=True)
 class Lost:
-    """What of a text is not in its examples."""
+    """The parts of a text that are not in its examples."""
 
     left_out: int = 0  # pairs longer than max_length
-    cut: int = 0  # other texts as long as that or longer, whose rest is not read
-    bad_rows: str = ""  # skipped as asked
+    cut: int = 0  # other texts of max_length or more, whose rest is not read
+    bad_rows: str = ""  # report of bad rows that were skipped
 
     def plus(self, other: "Lost") -> "Lost":
-        """What is lost of two texts together."""
+        """Return the losses of two texts together."""
         skipped = "; ".join(filter(None, (self.bad_rows, other.bad_rows)))
         return Lost(self.left_out + other.left_out, self.cut + other.cut, skipped)
 
 
-def sides_of(settings: RunSettings) -> tuple[str, ...]:
-    """The sides that are text, by the names of their tokenizers."""
-    return ("source", "target") if settings.model.kind == "translator" else ("source",)
+def side_tokenizers(settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> list[Tokenizer]:
+    """Return the tokenizer of each side that is text."""
+    sides = KINDS[settings.model.kind].text_sides
+    return [tokenizers.get("joint") or tokenizers[side] for side in sides]
 
 
-def by_side(settings: RunSettings, tokenizers: dict[str, Tokenizer]) -> list[Tokenizer]:
-    return [tokenizers.get("joint") or tokenizers[side] for side in sides_of(settings)]
-
-
-def stored(
+def tokenised(
     text: Text,
     settings: RunSettings,
     tokenizers: dict[str, Tokenizer],
     threads: int,
     learning: bool = True,
 ) -> tuple[Examples, Lost]:
-    """The examples of a text, and what was lost on the way to them."""
-    data, kind = settings.data, settings.model.kind
+    """Return the examples of a text, and the parts of it that are not in them.
+
+    With `learning`, subwords are sampled and tokens masked as the settings ask.
+    """
+    data, name, kind = settings.data, settings.model.kind, KINDS[settings.model.kind]
     drawn = learning and data.subword_sampling > 0
-    of_side = by_side(settings, tokenizers)
+    of_side = side_tokenizers(settings, tokenizers)
     identities = [tokenizer.fingerprint for tokenizer in of_side]
-    made_of = f"{text.identity} {identities} {kind} {data.max_length} {data.labels} {drawn}"
-    folder = made(
-        made_of, lambda folder: _tokenise(text, settings, of_side, threads, drawn, folder)
-    )
+    key = f"{text.identity} {identities} {name} {data.max_length} {data.labels} {drawn}"
+    folder = cached(key, lambda folder: _tokenise(text, settings, of_side, threads, drawn, folder))
     width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
-    names = [*sides_of(settings), *(["label"] if kind == "classifier" else [])]
-    sides = tuple(Ragged.open(folder / f"{name}.{width}") for name in names)
-    in_parts = kind in ("classifier", "language-model")
-    cut = int((sides[0].lengths >= data.max_length).sum()) if in_parts else 0
+    columns = [*kind.text_sides, *(["label"] if kind.has_label else [])]
+    sides = tuple(Ragged.open(folder / f"{column}.{width}") for column in columns)
+    cut = int((sides[0].lengths >= data.max_length).sum()) if kind.too_long == "cut" else 0
     lost = Lost(cut=cut, **json.loads((folder / "lost.json").read_text()))
-    hidden = data.hidden if learning or kind == "masked-language-model" else 0.0
+    hidden = data.mask_rate if learning or kind.masks_validation else 0.0
     if not drawn:
-        return Examples(kind, sides, hidden=hidden), lost
-    texts = [Ragged.open(folder / f"{side}-text.{TEXT}") for side in sides_of(settings)]
+        return Examples(name, sides, hidden=hidden), lost
+    texts = [Ragged.open(folder / f"{side}-text.{TEXT}") for side in kind.text_sides]
 
     def redraw(seed: int) -> tuple[Ragged, ...]:
         anew = [
@@ -84,13 +81,16 @@ def stored(
         ]
         return (*anew, *sides[len(anew) :])  # a label stays as it is
 
-    return Examples(kind, sides, redraw, hidden), lost
+    return Examples(name, sides, redraw, hidden), lost
 
 
 def _split_anew(
     texts: Ragged, ids: Ragged, tokenizer: Tokenizer, data: DataSettings, seed: int
 ) -> Ragged:
-    """Another split of every text; one too long is not taken: a text cut short teaches to stop."""
+    """Sample another split of every text; one too long is replaced by the best split.
+
+    A text cut short would teach the model to stop early.
+    """
     parts = []
     for begin in range(0, len(texts), CHUNK):
         rows = range(begin, min(begin + CHUNK, len(texts)))
@@ -112,12 +112,8 @@ def _tokenise(
     drawn: bool,
     folder: Path,
 ) -> None:
-    """Write the ids of every side.
-
-    A pair too long on either side is left out. Of another text what is too long is cut off; for a
-    masked language model, which reads no beginning or end, it comes as a text of its own.
-    """
-    data, kind, sides = settings.data, settings.model.kind, sides_of(settings)
+    """Write the ids of every side that `Kind.fit` keeps."""
+    data, kind = settings.data, KINDS[settings.model.kind]
     width = "uint16" if max(map(len, of_side)) <= 2**16 else "int32"
     rows, left_out = iter(text.rows()), 0
     with ExitStack() as stack:
@@ -127,21 +123,14 @@ def _tokenise(
             stack.callback(opened.close)
             return opened
 
-        ids_of = [writer(f"{side}.{width}") for side in sides]
-        texts_of = [writer(f"{side}-text.{TEXT}") for side in sides] if drawn else []
-        label_of = writer(f"label.{width}") if kind == "classifier" else None
+        ids_of = [writer(f"{side}.{width}") for side in kind.text_sides]
+        texts_of = [writer(f"{side}-text.{TEXT}") for side in kind.text_sides] if drawn else []
+        label_of = writer(f"label.{width}") if kind.has_label else None
         while chunk := list(islice(rows, CHUNK)):
             columns = list(zip(*chunk, strict=True))
             ids = [t.encode(c, threads) for t, c in zip(of_side, columns, strict=False)]
-            fits = _fits(ids, data.max_length)
-            if kind == "masked-language-model":
-                ids = [[piece for row in ids[0] for piece in _pieces(row, data.max_length)]]
-            elif kind != "translator":
-                ids = [[row[: data.max_length] for row in ids[0]]]
-            if kind != "translator":
-                fits = [True] * len(ids[0])
-            kept = [i for i, fit in enumerate(fits) if fit]
-            left_out += len(fits) - len(kept)
+            ids, kept = kind.fit(ids, data.max_length)
+            left_out += len(ids[0]) - len(kept)
             for column, side_ids in zip(ids_of, ids, strict=True):
                 column.append(side_ids[i] for i in kept)
             for column, side_text in zip(texts_of, columns, strict=False):
@@ -152,30 +141,22 @@ def _tokenise(
     (folder / "lost.json").write_text(json.dumps(lost))
 
 
-def _fits(ids: list[list[list[int]]], longest: int) -> list[bool]:
-    """Of each row, whether every side does."""
-    return [max(map(len, row)) <= longest for row in zip(*ids, strict=True)]
-
-
 def fitting_rows(
     rows: list[Row], settings: RunSettings, tokenizers: dict[str, Tokenizer]
 ) -> list[Row]:
-    """The pairs that `_tokenise` makes examples of."""
-    of_side = zip(by_side(settings, tokenizers), zip(*rows, strict=True), strict=True)
+    """Return the pairs that become examples."""
+    of_side = zip(side_tokenizers(settings, tokenizers), zip(*rows, strict=True), strict=True)
     ids = [tokenizer.encode(column) for tokenizer, column in of_side]
-    return [row for row, fit in zip(rows, _fits(ids, settings.data.max_length), strict=True) if fit]
+    _, kept = KINDS[settings.model.kind].fit(ids, settings.data.max_length)
+    return [rows[i] for i in kept]
 
 
-def _pieces(row: list[int], longest: int) -> Iterator[list[int]]:
-    """As few pieces as can be, of about one length."""
-    count = -(-len(row) // longest)
-    for i in range(count):
-        yield row[len(row) * i // count : len(row) * (i + 1) // count]
+def cached(key: str, make: Callable[[Path], None]) -> Path:
+    """Return the cached folder of `key`; `make` fills it if there is none yet.
 
-
-def made(made_of: str, make: Callable[[Path], None]) -> Path:
-    """The folder of the cache that holds what is made of `made_of`; it appears when it is whole."""
-    folder = datasets.cache().parent / "prepared" / sha256(made_of.encode()).hexdigest()[:24]
+    It is renamed into place when it is complete.
+    """
+    folder = datasets.cache().parent / "prepared" / sha256(key.encode()).hexdigest()[:24]
     if not folder.is_dir():
         partial_folder = folder.with_name(f".partial-{folder.name}-{os.getpid()}")
         shutil.rmtree(partial_folder, ignore_errors=True)

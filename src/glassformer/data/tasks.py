@@ -1,7 +1,7 @@
-"""Synthetic tasks that a Transformer should learn to perfection, made up as they are needed.
+"""Synthetic tasks that a Transformer can learn perfectly.
 
-Symbols are the ids from `FIRST` on; the ids below are the marks of `tokenizer`. Each example is a
-pure function of (seed, index), so any of them can be made at any time, on any machine.
+Symbols are the ids from `FIRST` on; lower ids are the special tokens. Each example is a pure
+function of (seed, index), the same on every machine.
 """
 
 from collections.abc import Callable
@@ -16,30 +16,30 @@ Ids = list[int]
 
 
 def copy(symbols: Ids) -> tuple[Ids, Ids]:
-    """The sequence itself."""
+    """Return the sequence itself."""
     return symbols, symbols
 
 
 def reverse(symbols: Ids) -> tuple[Ids, Ids]:
-    """Last to first: each position must find the one place that mirrors its own."""
+    """Return the sequence reversed: each position attends to its mirror position."""
     return symbols, symbols[::-1]
 
 
 def sort(symbols: Ids) -> tuple[Ids, Ids]:
-    """In rising order: every position depends on all the others."""
+    """Return the sequence sorted: every position depends on all others."""
     return symbols, sorted(symbols)
 
 
 def recall(symbols: Ids) -> tuple[Ids, Ids]:
-    """Associative recall: key, value, key, value, … and then keys again, each asking for its value.
+    """Return pairs of key and value followed by keys, whose labels are their values.
 
-    A key that came twice stands for its latest value.
+    This is associative recall. The value of a repeated key is its latest.
     """
     keys, values = symbols[0::2], symbols[1::2]
     latest = dict(zip(keys, values, strict=False))
-    questions = list(latest)[::-1]
-    told = [symbol for pair in zip(keys, values, strict=False) for symbol in pair]
-    return told + questions, [PAD] * len(told) + [latest[key] for key in questions]
+    queries = list(latest)[::-1]
+    context = [symbol for pair in zip(keys, values, strict=False) for symbol in pair]
+    return context + queries, [PAD] * len(context) + [latest[key] for key in queries]
 
 
 TASKS: dict[str, Callable[[Ids], tuple[Ids, Ids]]] = {
@@ -53,9 +53,9 @@ TASKS: dict[str, Callable[[Ids], tuple[Ids, Ids]]] = {
 def example(
     task: str, seed: int, index: int, n_symbols: int = 20, lengths: tuple[int, int] = (2, 32)
 ) -> tuple[Ids, Ids]:
-    """Source and labels, one label per source token; PAD where nothing is asked.
+    """Return source and labels, one label per source token; PAD where there is no label.
 
-    An encoder alone answers in place; an encoder-decoder's target is the labels without PAD.
+    A tagger predicts the labels in place; the target of a translator is the labels without PAD.
     """
     if task not in TASKS:
         raise DataError(

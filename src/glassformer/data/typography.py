@@ -1,16 +1,16 @@
-"""Typography: one plain form for all text that a model reads, and French output set as in print.
+"""Typography: one plain form of the text that a model reads, and typeset French output.
 
-`normalize` gives the form that training text, input and references share:
+`normalize` returns the form that training text, input and references share:
 
     apostrophes and quotes   ' and "           ’ ‘ ‛ ʼ “ ” „ « » become these
     spaces                   one plain space   no-break, thin, tabs, line ends; none at the ends
     ellipsis                 ...               … becomes this
     hyphens                  -                 the hyphens U+2010 and U+2011; dashes – — stay
     invisible characters     removed           soft hyphen, zero-width space, word joiner, BOM
-    French                   a space before ? ! ; : and %, if a word and not a code ends there
+    French                   a space before ? ! ; : and %, after a word that is no code
 
 Letters, digits, emoji, superscripts and other scripts are left as they are, but for canonical
-composition (NFC). `typeset` is the way back for French output: ’ « » … and no-break spaces.
+composition (NFC). `typeset` is the inverse for French output: ’ « » … and no-break spaces.
 """
 
 import re
@@ -28,14 +28,14 @@ _SPACES = re.compile(r"\s+")
 _OPEN, _CLOSE = re.compile(r"«\s*"), re.compile(r"\s*»")
 
 _MARKED_WORD = re.compile(r"[^\s?!;:%]+[?!;:%]\S*")
-# Between a word and its mark, which ends the word but for closing quotes and brackets.
+# Between a word and its mark; only closing quotes and brackets may follow the mark.
 _BEFORE_MARK = re.compile(r"(?<=[\w)\]\"'%])(?=[?!;:]+(?:[\s\"')\]]|$))")
 _BEFORE_PERCENT = re.compile(r"(?<=\d)(?=%(?!\w))")
 _CODE = re.compile(r"://|[@&\\<>{}=_]|^[:;]|[?!]\w")  # in a word that is left as it is
 
 _QUOTED = re.compile(r'(?<!\S)((?:[(\[]|\w\')?)"([^"\s](?:[^"]*[^"\s])?)"(?=[\s.,;:?!)\]]|$)')
 _OPENING = re.compile(r"(?<!\S)(?:[(\[]|\w')?\"(?=\S)")
-# A space that belongs to neither a mark nor a number: text before it can be typeset by itself.
+# A space before a letter: no rule spans it, so the text before it can be typeset by itself.
 _STABLE = re.compile(r" (?=[^\W\d_])")
 _APOSTROPHE = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")
 _THOUSANDS = re.compile(r"(?<![\d.,] )(?<!\S)\d{1,3}(?: \d{3})+(?!\S?\d)(?! \d)")
@@ -52,7 +52,7 @@ def normalize(text: str, language: str | None = None) -> str:
 
 
 def _space_french(text: str) -> str:
-    """Put a space before ? ! ; : and % where French has one. Words that look like code stay."""
+    """Add the space of French before ? ! ; : and %, except in words that look like code."""
     return _MARKED_WORD.sub(_space_word, text)
 
 
@@ -62,7 +62,7 @@ def _space_word(match: re.Match[str]) -> str:
 
 
 def typeset(text: str, language: str) -> str:
-    """Return output of a model as it is printed in `language`; French is the one that differs."""
+    """Return output of a model as it is printed in `language`; only French differs."""
     if language != "fr":
         return text
     text = _QUOTED.sub(rf"\1«{NO_BREAK}\2{NO_BREAK}»", text)

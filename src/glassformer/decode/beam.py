@@ -31,6 +31,7 @@ class Beam(NamedTuple):
     n_live: Ids  # (1,)
     length: Ids  # (B,) tokens of every hypothesis of the sentence, its prefix included
     limits: Ids  # (B,) greatest length of an answer
+    counted: Ids  # (B,) greatest length that the length penalty counts
     log_probs: Float64s  # (B, W) sum over the tokens; -inf: no hypothesis. Best first
     tokens: Int32s  # (B, T, W) token of hypothesis w at position t,
     parents: Int32s  # (B, T, W) and the hypothesis of position t - 1 that it continues
@@ -57,11 +58,17 @@ class Candidates(NamedTuple):
 
 
 def start(
-    limits: Ids, width: int, n_best: int, banned: Sequence[int], prefix: Ids, log_probs: Float64s
+    limits: Ids,
+    width: int,
+    n_best: int,
+    banned: Sequence[int],
+    prefix: Ids,
+    log_probs: Float64s,
+    counted: Ids | None = None,
 ) -> Beam:
     """Return a beam with one hypothesis per sentence: its prefix, (B, P), of log-probability (B,).
 
-    Every limit is greater than P.
+    Every limit is greater than P. Without `counted` the length penalty counts every token.
     """
     batch, length = prefix.shape
     history = batch, int(limits.max(initial=1)), width
@@ -70,6 +77,7 @@ def start(
         n_live=np.array([batch]),
         length=np.full(batch, length, np.int64),
         limits=limits.astype(np.int64),
+        counted=(limits if counted is None else counted).astype(np.int64),
         log_probs=np.full((batch, width), -np.inf),
         tokens=np.empty(history, np.int32),
         parents=np.empty(history, np.int32),
@@ -178,7 +186,7 @@ def _merge(beam: Beam, b: int, values: Values, ids: Ids, candidates: Candidates)
 def _finish(beam: Beam, b: int, log_prob: float, token: int, parent: int, alpha: float) -> None:
     """Insert a hypothesis that ended into the N best; behind those of equal score."""
     length, n = beam.length[b] + 1, beam.finished_score.shape[1]
-    score = log_prob / _penalty(length, alpha)
+    score = log_prob / _penalty(min(length, beam.counted[b]), alpha)
     place = beam.n_finished[b]
     if place < n:
         beam.n_finished[b] = place + 1
@@ -204,7 +212,7 @@ def _is_decided(beam: Beam, b: int, alpha: float) -> bool:
 
     A log-probability only falls. The best score that is left to the best hypothesis is thus its
     present log-probability over the length penalty that favours it most: that of the greatest
-    length, or with alpha <= 0 of the next.
+    length that counts, or with alpha <= 0 of the next.
     """
     best, n = beam.log_probs[b, 0], beam.finished_score.shape[1]
     if best == -np.inf:
@@ -212,12 +220,13 @@ def _is_decided(beam: Beam, b: int, alpha: float) -> bool:
     if beam.n_finished[b] < n:
         return False
     length = beam.limits[b] if alpha > 0 else beam.length[b] + 1
+    length = min(length, beam.counted[b])
     return beam.finished_score[b, n - 1] >= best / _penalty(length, alpha)
 
 
 @inlined
 def _penalty(length: int, alpha: float) -> float:
-    """Compute `options.penalty`."""
+    """Compute `options.penalty` of a length that counts."""
     return ((5 + length) / 6) ** alpha
 
 

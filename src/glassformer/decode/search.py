@@ -161,7 +161,9 @@ class _Search:
         if not self._runs_from(0):
             self.scores, log_probs = self._prefill(prefix, bos)
         n_best = options.n_best
-        self.beam = beams.start(batch.limits, width, n_best, banned, prefix, log_probs)
+        self.beam = beams.start(
+            batch.limits, width, n_best, banned, prefix, log_probs, batch.counted(options)
+        )
         self.candidates = beams.scratch(n, width)
 
     def _prefill(self, prefix: Ids, bos: int) -> tuple[Scores, NDArray[np.float64]]:
@@ -259,6 +261,12 @@ class _Batch:
     prefixes: Sequences
     numbers: Sequence[int]
     limits: Ids  # (B,) greatest length of each answer, its prefix included
+
+    def counted(self, options: SearchOptions) -> Ids:
+        """Return the greatest lengths that the length penalty counts."""
+        if self.sources is None:
+            return self.limits
+        return np.array([options.counted_length(len(s)) for s in self.sources], np.int64)
 
     @property
     def costs(self) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ class NgramVotes:
 
     def __init__(self, settings: ModelSettings, weights: Tensors) -> None:
         s = self.settings = settings
-        name, shape = "votes.weight", (s.n_classes, s.vocab_size + s.ngram_places)
+        name, shape = "votes.weight", (s.n_classes, s.vocab_size + s.ngram_buckets)
         if weights[name].dtype == np.int8:
             self.weight = np.array(checked(weights, name, shape, np.int8))
             self.scale = np.array(checked(weights, name + SCALE, (s.n_classes,)))
@@ -61,4 +61,4 @@ class NgramVotes:
 
     def _hashed(self, code: NDArray[np.int64]) -> NDArray[np.int64]:
         s = self.settings
-        return s.vocab_size + (code * MIX >> np.int64(24)) % s.ngram_places
+        return s.vocab_size + (code * MIX >> np.int64(24)) % s.ngram_buckets

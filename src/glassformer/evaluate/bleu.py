@@ -1,4 +1,4 @@
-"""BLEU and chrF of translations, by sacreBLEU, with what one needs to compare them."""
+"""BLEU and chrF by sacreBLEU, with 95% intervals and signatures."""
 
 import json
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from sacrebleu.metrics.chrf import CHRF, CHRFScore
 
 from glassformer.pipeline import Translator
 
-References = Sequence[str] | Sequence[Sequence[str]]  # one of each sentence, or several
-RESAMPLES = 1_000  # of the bootstrap that an interval comes from
+References = Sequence[str] | Sequence[Sequence[str]]  # one per sentence, or several
+RESAMPLES = 1_000  # bootstrap samples of an interval: sacreBLEU's default
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Bleu(Score):
-    """Lengths are in the tokens that BLEU counts."""
+    """BLEU with its lengths, in the tokens that BLEU counts."""
 
     brevity_penalty: float
     length_ratio: float
@@ -42,30 +42,30 @@ def columns(references: References) -> list[list[str]]:
     """Return the references by column, as sacreBLEU takes them; None where a sentence has fewer."""
     rows = [(one,) if isinstance(one, str) else tuple(one) for one in references]
     found = [list(column) for column in zip_longest(*rows)]
-    return cast(list[list[str]], found)  # sacreBLEU reads None, but its types do not say so
+    return cast(list[list[str]], found)  # sacreBLEU accepts None, which its types leave out
 
 
-def bleu(said: Sequence[str], references: References) -> float:
-    """Cased, detokenised BLEU with sacreBLEU's own tokenisation (13a)."""
-    return float(sacrebleu.corpus_bleu(list(said), columns(references)).score)
+def bleu(outputs: Sequence[str], references: References) -> float:
+    """Return cased, detokenised BLEU with sacreBLEU's tokenisation (13a)."""
+    return float(sacrebleu.corpus_bleu(list(outputs), columns(references)).score)
 
 
 def bleu_of(translator: Translator, rows: Sequence[tuple[str, ...]]) -> float:
-    """BLEU of what `translator` says, greedily, to the first column of `rows` by the second."""
+    """Return BLEU of greedy translations; `rows` are (source, reference)."""
     sources, references = zip(*rows, strict=True)
     return bleu(translator.translate(sources, beam_size=1, split=False, typeset=False), references)
 
 
 def bleu_score(
-    said: Sequence[str],
+    outputs: Sequence[str],
     references: References,
     tokenised: bool = False,
     resamples: int = RESAMPLES,
 ) -> Bleu:
-    """BLEU as `bleu` has it or, of texts `tokenised` already, lower-cased on the tokens given."""
-    # `force`: sacreBLEU warns of tokenised text, which is what is meant here
+    """Return the score of `bleu`; for texts already `tokenised`, lower-cased on their tokens."""
+    # `force`: sacreBLEU would warn that the text is tokenised
     metric = BLEU(lowercase=True, tokenize="none", force=True) if tokenised else BLEU()
-    score = metric.corpus_score(list(said), columns(references), n_bootstrap=resamples)
+    score = metric.corpus_score(list(outputs), columns(references), n_bootstrap=resamples)
     assert isinstance(score, BLEUScore)
     return Bleu(
         score.score,
@@ -79,7 +79,7 @@ def bleu_score(
 
 
 class _Chrf(CHRF):
-    """sacreBLEU 2.6 cannot take the mean of scores of which some are 0 and some numpy's float32."""
+    """chrF whose scores are floats: sacreBLEU 2.6 cannot average 0 with numpy's float32."""
 
     def _compute_score_from_stats(self, stats: list[int]) -> CHRFScore:
         score = super()._compute_score_from_stats(stats)
@@ -87,16 +87,17 @@ class _Chrf(CHRF):
         return score
 
 
-def chrf_score(said: Sequence[str], references: References, resamples: int = RESAMPLES) -> Score:
-    """chrF; of several references the best counts for each sentence."""
+def chrf_score(outputs: Sequence[str], references: References, resamples: int = RESAMPLES) -> Score:
+    """Return chrF; with several references the best of each sentence counts."""
     metric = _Chrf()
-    score = metric.corpus_score(list(said), columns(references), n_bootstrap=resamples)
+    score = metric.corpus_score(list(outputs), columns(references), n_bootstrap=resamples)
     return Score(score.score, *_interval(metric, score), str(metric.get_signature()))
 
 
 def _interval(metric: Metric, score: SacreScore) -> tuple[float, float]:
-    """sacreBLEU tells of its interval only in words; of a score of 0 it tells none."""
-    words = score.format(width=6, signature=str(metric.get_signature()), is_json=True)
-    told = json.loads(words)
-    middle, half = told.get("confidence_mean", score.score), told.get("confidence_var", 0.0)
+    """Return the interval from sacreBLEU's JSON, its only source; a score of 0 has none there."""
+    text = score.format(width=6, signature=str(metric.get_signature()), is_json=True)
+    content = json.loads(text)
+    middle = content.get("confidence_mean", score.score)
+    half = content.get("confidence_var", 0.0)
     return max(0.0, middle - half), min(100.0, middle + half)

@@ -1,4 +1,4 @@
-"""Score cards as a reader sees them: one shape of tables, for a terminal and in Markdown."""
+"""Tables of scores and measurements, printed to a terminal or written as Markdown."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,24 +9,33 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+Row = list[str | int | float]
+
 
 @dataclass(frozen=True)
 class Table:
-    """Cells are text as it is to be read; `align` has an l or an r for each column."""
+    """Columns and rows; `align` has an l or an r for each column.
+
+    Without `align`, numbers are aligned right. Where all cells are text, all but the first column
+    are.
+    """
 
     title: str
     columns: list[str]
-    rows: list[list[str]]
-    align: str = ""  # empty: the first column to the left, the others to the right
+    rows: Sequence[Row] | Sequence[list[str]]
+    align: str = ""
 
     @property
     def alignment(self) -> str:
-        return self.align or "l" + "r" * (len(self.columns) - 1)
+        is_text = [isinstance(cell, str) for cell in self.rows[0]] if self.rows else []
+        if self.align or all(is_text):
+            return self.align or "l" + "r" * (len(self.columns) - 1)
+        return "".join("l" if text else "r" for text in is_text)
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """What a card shows. `quoted` is what must be copied to the letter: signatures, checksums."""
+    """A title, tables and notes; `quoted` is printed unbroken: signatures, checksums, commands."""
 
     title: str
     tables: list[Table]
@@ -36,7 +45,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What was measured, with what and on what: without these a score is a rumour."""
+    """The conditions of a measurement: model, data, settings, machine, time and memory."""
 
     command: str
     model: str
@@ -44,13 +53,13 @@ class Circumstances:
     settings: dict[str, Any]
     machine: dict[str, str | int]
     seconds: float
-    peak_memory: int | None  # bytes of the whole process (ru_maxrss) once the answers were there
+    peak_memory: int | None  # bytes of the process after its last output; None if unknown
 
     def tables(self) -> list[Table]:
         return [facts("settings", self.settings), facts("machine", self.machine)]
 
     def cost(self) -> list[list[str]]:
-        memory = "not told" if self.peak_memory is None else f"{self.peak_memory / 2**20:,.0f} MiB"
+        memory = "unknown" if self.peak_memory is None else f"{self.peak_memory / 2**20:,.0f} MiB"
         return [["seconds", f"{self.seconds:,.1f}"], ["peak memory of the process", memory]]
 
     def quoted(self) -> dict[str, str]:
@@ -59,40 +68,54 @@ class Circumstances:
 
 
 def facts(title: str, values: dict[str, Any]) -> Table:
-    """A table of names and values."""
+    """Return a table of names and values."""
     rows = [[name, "none" if value is None else str(value)] for name, value in values.items()]
     return Table(title, ["", ""], rows, "ll")
 
 
 def show(sheet: Sheet, console: Console) -> None:
-    """Print a sheet, the long lines of what is quoted unbroken."""
+    """Print a sheet; quoted lines are not wrapped."""
     console.print(Text(sheet.title, style="bold"))
     console.print()
     for table in sheet.tables:
-        rich = RichTable(
-            title=Text(table.title, style="bold"),
-            title_justify="left",
-            box=SIMPLE_HEAD,
-            show_edge=False,
-            show_header=any(table.columns),
-        )
-        for column, side in zip(table.columns, table.alignment, strict=True):
-            justify = "left" if side == "l" else "right"
-            rich.add_column(Text(column), justify=justify, overflow="fold")  # type: ignore[arg-type]
-        for row in table.rows:
-            rich.add_row(*map(Text, row))
-        console.print(rich)
-        console.print()
+        show_table(table, console)
     for name, text in sheet.quoted.items():
         console.print(Text(f"{name}: {text}"), soft_wrap=True)
     for note in sheet.notes:
         console.print(Text(note))
 
 
+def show_table(table: Table, console: Console) -> None:
+    """Print a table and an empty line."""
+    rich = RichTable(
+        title=Text(table.title, style="bold"),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        show_header=any(table.columns),
+    )
+    for column, side in zip(table.columns, table.alignment, strict=True):
+        justify = "left" if side == "l" else "right"
+        rich.add_column(Text(column), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in table.rows:
+        rich.add_row(*(Text(cell_text(cell)) for cell in row))
+    console.print(rich)
+    console.print()
+
+
+def cell_text(cell: str | int | float) -> str:
+    """Return text as it is, integers with separators, other numbers with two decimals."""
+    if isinstance(cell, str):
+        return cell
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:.2f}"
+
+
 def markdown(sheet: Sheet) -> str:
     parts = [f"# {sheet.title}"]
     for table in sheet.tables:
-        parts += [f"## {table.title}", markdown_table(table.columns, table.rows, table.alignment)]
+        rows = [[cell_text(cell) for cell in row] for row in table.rows]
+        parts += [f"## {table.title}", markdown_table(table.columns, rows, table.alignment)]
     parts += ["\n".join(f"- {name}: `{text}`" for name, text in sheet.quoted.items())]
     return "\n\n".join([*filter(None, parts), *sheet.notes]) + "\n"
 
@@ -104,5 +127,5 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], align:
 
 
 def _cell(text: str) -> str:
-    """A cell stays in its column and on its line."""
+    """Return a cell that stays in its column and on its line."""
     return " ".join(text.replace("|", "\\|").split())

@@ -1,4 +1,4 @@
-"""The score card of a classifier: how often it is right, about what, and whether it knows it."""
+"""The score card of a classifier: accuracy, F1, confusion, calibration and speed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -10,22 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.evaluate.beams import check_lengths
 from glassformer.evaluate.card import Circumstances, Sheet, Table
-from glassformer.evaluate.examples import turns
+from glassformer.evaluate.examples import check_lengths, chunks_by_length
 from glassformer.machine import peak_memory
 from glassformer.pipeline import Classification, Classifier
 
-BINS = 15  # of the calibration, all as wide
-LEAST = float(np.finfo(np.float64).eps)  # a probability that log loss counts for 0
+BINS = 15  # of equal width, as is customary for the expected calibration error
+SMALLEST = float(np.finfo(np.float64).eps)  # probability: log loss clips at it
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What a classifier said, and what that took, text in and label out."""
+class Predictions:
+    """The output of a classifier with its cost in seconds and bytes, tokenisation included."""
 
     labels: list[str]
     probabilities: Floats  # (texts, labels)
@@ -39,7 +38,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its 95% interval (Wilson)."""
+    """A proportion with its 95% interval (Wilson)."""
 
     value: float
     low: float
@@ -48,19 +47,19 @@ class Share:
 
 @dataclass(frozen=True)
 class ClassScore:
-    """One label. What nothing can be divided by is 0."""
+    """The scores of one label; 0 where the denominator is 0."""
 
     label: str
     precision: float
     recall: float
     f1: float
-    true: int  # texts that have it
-    said: int  # texts that were given it
+    true: int  # texts with this label
+    predicted: int  # texts that were given this label
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Answers given with a probability above `low` and up to `high`."""
+    """Predictions with a probability above `low` and up to `high`."""
 
     low: float
     high: float
@@ -73,10 +72,10 @@ class Bin:
 class ClassificationCard:
     texts: int
     accuracy: Share
-    macro_f1: float  # mean over the labels that are true or were said of any text
+    macro_f1: float  # mean over the labels that occur or are predicted
     classes: list[ClassScore]
-    confusion: list[list[int]]  # a row for each true label, a column for each that was said
-    calibration_error: float  # expected: the bins' |accuracy - probability|, by their counts
+    confusion: list[list[int]]  # a row for each true label, a column for each predicted one
+    calibration_error: float  # mean |accuracy - probability| of the bins, weighted by count
     bins: list[Bin]
     log_loss: float
     texts_per_second: float
@@ -90,19 +89,19 @@ class ClassificationCard:
             Table("measured", ["", ""], self._measured()),
             Table(
                 "labels",
-                ["", "precision", "recall", "F1", "true", "said"],
+                ["", "precision", "recall", "F1", "true", "predicted"],
                 [_class_row(score) for score in self.classes],
             ),
             Table(
                 "confusion (a row for each true label)",
-                ["", *(f"said {score.label}" for score in self.classes)],
+                ["", *(f"predicted {score.label}" for score in self.classes)],
                 [
                     [score.label, *(f"{count:,}" for count in row)]
                     for score, row in zip(self.classes, self.confusion, strict=True)
                 ],
             ),
             Table(
-                "calibration (bins without answers left out)",
+                "calibration (empty bins left out)",
                 ["probability", "texts", "mean probability", "accuracy"],
                 [_bin_row(b) for b in self.bins if b.count],
             ),
@@ -132,75 +131,75 @@ def classify(
     batch_tokens: int = 4_096,
     truncate: bool = False,
     tick: Callable[[], None] = lambda: None,
-) -> Answers:
-    """Classify all, in `turns`, and tick after each."""
+) -> Predictions:
+    """Classify all texts; `tick` is called after each of `chunks_by_length`."""
 
-    def ask(texts: list[str]) -> list[Classification]:
+    def run(texts: list[str]) -> list[Classification]:
         return classifier.classify(texts, batch_tokens=batch_tokens, truncate=truncate)
 
-    ask(list(texts[:1]))  # what is made once is made now
+    run(list(texts[:1]))  # warm up
     labels = list(classifier.labels)
     probabilities = np.zeros((len(texts), len(labels)))
     start = perf_counter()
-    for turn in turns(texts):
-        for i, answer in zip(turn, ask([texts[i] for i in turn]), strict=True):
+    for chunk in chunks_by_length(texts):
+        for i, answer in zip(chunk, run([texts[i] for i in chunk]), strict=True):
             probabilities[i] = [answer.probabilities[label] for label in labels]
         tick()
-    return Answers(labels, probabilities, perf_counter() - start, peak_memory())
+    return Predictions(labels, probabilities, perf_counter() - start, peak_memory())
 
 
 def classification_card(
-    answers: Answers, truth: Sequence[str], circumstances: Circumstances
+    predictions: Predictions, truth: Sequence[str], circumstances: Circumstances
 ) -> ClassificationCard:
-    """`truth` are the right labels, all of them among those of the classifier."""
-    said = answers.best
-    check_lengths(answers=[answers.labels[i] for i in said], labels=truth)
-    true = np.array([answers.labels.index(label) for label in truth])
-    right = said == true
-    confusion = confusion_matrix(true, said, len(answers.labels))
-    classes = class_scores(answers.labels, confusion)
-    bins = calibration(answers.probabilities.max(axis=1), right)
-    given = answers.probabilities[np.arange(len(true)), true]
+    """Return the card; `truth` are the true labels, all among those of the classifier."""
+    predicted = predictions.best
+    check_lengths(predictions=predicted.tolist(), labels=truth)
+    true = np.array([predictions.labels.index(label) for label in truth])
+    right = predicted == true
+    confusion = confusion_matrix(true, predicted, len(predictions.labels))
+    classes = class_scores(predictions.labels, confusion)
+    bins = calibration(predictions.probabilities.max(axis=1), right)
+    of_truth = predictions.probabilities[np.arange(len(true)), true]
     return ClassificationCard(
         texts=len(truth),
         accuracy=wilson(int(right.sum()), len(truth)),
-        macro_f1=float(np.mean([score.f1 for score in classes if score.true or score.said])),
+        macro_f1=float(np.mean([score.f1 for score in classes if score.true or score.predicted])),
         classes=classes,
         confusion=confusion.tolist(),
         calibration_error=calibration_error(bins),
         bins=bins,
-        log_loss=float(-np.log(given.clip(LEAST)).mean()),
-        texts_per_second=len(truth) / answers.seconds,
+        log_loss=float(-np.log(of_truth.clip(SMALLEST)).mean()),
+        texts_per_second=len(truth) / predictions.seconds,
         circumstances=circumstances,
     )
 
 
 def wilson(successes: int, trials: int) -> Share:
-    """Wilson's score interval: unlike the usual one it stays within 0 and 1, and is never empty."""
+    """Return Wilson's score interval, which stays within 0 and 1 and is never empty."""
     z = NormalDist().inv_cdf(0.975)
     p, n = successes / trials, trials
     middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    # at the ends they meet p, which rounding must not move them past
+    # for p = 0 and p = 1 an end equals p; rounding must not move it past p
     return Share(p, max(0.0, min(p, middle - half)), min(1.0, max(p, middle + half)))
 
 
-def confusion_matrix(true: Counts, said: Counts, labels: int) -> Counts:
+def confusion_matrix(true: Counts, predicted: Counts, labels: int) -> Counts:
     counts = np.zeros((labels, labels), dtype=np.int64)
-    np.add.at(counts, (true, said), 1)
+    np.add.at(counts, (true, predicted), 1)
     return counts
 
 
 def class_scores(labels: Sequence[str], confusion: Counts) -> list[ClassScore]:
-    true, said, right = confusion.sum(axis=1), confusion.sum(axis=0), confusion.diagonal()
-    precision, recall = right / said.clip(1), right / true.clip(1)
-    f1 = 2 * right / (true + said).clip(1)  # = 2PR / (P + R), and 0 where that has no value
-    columns = (precision.tolist(), recall.tolist(), f1.tolist(), true.tolist(), said.tolist())
+    true, predicted, right = confusion.sum(axis=1), confusion.sum(axis=0), confusion.diagonal()
+    precision, recall = right / predicted.clip(1), right / true.clip(1)
+    f1 = 2 * right / (true + predicted).clip(1)  # = 2PR / (P + R), and 0 where both are 0
+    columns = (precision.tolist(), recall.tolist(), f1.tolist(), true.tolist(), predicted.tolist())
     return [ClassScore(*row) for row in zip(labels, *columns, strict=True)]
 
 
 def calibration(probabilities: Floats, right: NDArray[np.bool_]) -> list[Bin]:
-    """Answers by the probability they were given, and how many of them were right."""
+    """Return the predictions by probability, with the accuracy of each bin."""
     edges = np.linspace(0, 1, BINS + 1)
     places = np.digitize(probabilities, edges[1:-1], right=True)
     counts = np.bincount(places, minlength=BINS)
@@ -217,7 +216,7 @@ def calibration_error(bins: Sequence[Bin]) -> float:
 
 def _class_row(score: ClassScore) -> list[str]:
     shares = (score.precision, score.recall, score.f1)
-    counts = (score.true, score.said)
+    counts = (score.true, score.predicted)
     return [score.label, *(f"{s:.2%}" for s in shares), *(f"{c:,}" for c in counts)]
 
 

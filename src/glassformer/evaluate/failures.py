@@ -1,4 +1,4 @@
-"""What a translator gets wrong: its worst sentences with reasons, and where failures gather."""
+"""Failure analysis of a translator: the worst sentences with labels, and where failures occur."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from glassformer.evaluate.beams import check_lengths
-from glassformer.evaluate.card import markdown_table
+from glassformer.evaluate.card import Sheet, Table, facts
+from glassformer.evaluate.examples import check_lengths
 from glassformer.evaluate.labels import (
     ALL_LABELS,
     WORD,
@@ -25,23 +25,23 @@ from glassformer.pipeline import Translator
 
 SOURCE_LENGTHS = (5, 10, 15, 20, 30, 50)  # the last number of words of each bucket
 FREQUENCIES = (0, 5, 20, 100, 1_000)  # the last count of each bucket
-HARDLY = 0.2  # of the attention that a source word gets on average
+NEGLECTED = 0.2  # share of the average attention of a source word, below which it is reported
 
 
-# Where attention went.
+# Cross-attention
 
 
 @dataclass(frozen=True)
 class AttentionUse:
-    """Cross-attention of the last layer, mean over heads, while the output is said."""
+    """Cross-attention of the last layer, mean over heads, along the output."""
 
-    end_share: float  # of attention on </s>, which holds no word
-    entropy: float  # of a step, in bits
-    evenness: float  # entropy by its most: 0 looks at one subword, 1 at all alike
-    hardly_attended: list[str]  # source words that are likely dropped
+    end_share: float  # share of attention on </s>
+    entropy: float  # mean over steps, in bits
+    relative_entropy: float  # entropy ÷ its maximum: 0 one subword, 1 uniform
+    neglected_words: list[str]  # source words that are probably not translated
 
 
-def attention_use(translator: Translator, source: str, said: str) -> AttentionUse | None:
+def attention_use(translator: Translator, source: str, output: str) -> AttentionUse | None:
     """Read the cross-attention of a translator that was loaded with `engine="torch"`.
 
     Return None where there is no word to attend to, or where a side is too long for the model.
@@ -50,40 +50,45 @@ def attention_use(translator: Translator, source: str, said: str) -> AttentionUs
 
     from glassformer.model.attention import record_attention
 
-    inputs = translator.inputs(source, said)
-    read, target = (side.size(1) - 1 for side in inputs)  # subwords, without the mark
-    room = translator.target_room
-    if not words(source) or read > translator.max_length or (room is not None and target > room):
+    inputs = translator.inputs(source, output)
+    n_source, n_target = (side.size(1) - 1 for side in inputs)  # subwords without </s> or <s>
+    max_target = translator.target_room
+    too_long = n_source > translator.max_length or (
+        max_target is not None and n_target > max_target
+    )
+    if not words(source) or too_long:
         return None
     with torch.inference_mode(), record_attention(translator.model) as maps:
         translator.model(*inputs)
     cross = [w for name, w in maps.items() if name.endswith("cross_attention")]
     attention = cross[-1][0][0].mean(0).numpy()  # (T, S): a row is a step, the last column </s>
     bits = -float((attention * np.log2(attention.clip(1e-12))).sum(-1).mean())
-    most = float(np.log2(attention.shape[1]))
+    maximum = float(np.log2(attention.shape[1]))
     spans = translator.source_tokenizer.spans(source)
     end_share = float(attention[:, -1].mean())
-    return AttentionUse(end_share, bits, bits / most, hardly_attended(attention, source, spans))
+    return AttentionUse(end_share, bits, bits / maximum, neglected_words(attention, source, spans))
 
 
-def hardly_attended(
+def neglected_words(
     attention: NDArray[np.float32], source: str, spans: Sequence[tuple[int, int]]
 ) -> list[str]:
-    """Words that got less than `HARDLY` of what a word got on average, in all steps together.
+    """Return the words that get less than `NEGLECTED` of a word's average attention over all steps.
 
-    By the average, so that attention parked on </s> does not make every word look dropped.
+    The average is over words, so that attention on </s> does not make every word look neglected.
     """
-    got = attention.sum(0).tolist()
+    per_subword = attention.sum(0).tolist()
     found = list(WORD.finditer(source))
     sums = [  # a subword belongs to the word that holds its last character
-        sum(a for a, (_, end) in zip(got, spans, strict=False) if m.start() < end <= m.end())
+        sum(
+            a for a, (_, end) in zip(per_subword, spans, strict=False) if m.start() < end <= m.end()
+        )
         for m in found
     ]
     average = sum(sums) / max(1, len(sums))
-    return [m[0] for m, total in zip(found, sums, strict=True) if total < HARDLY * average]
+    return [m[0] for m, total in zip(found, sums, strict=True) if total < NEGLECTED * average]
 
 
-# Where failures gather.
+# Buckets
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ class LengthBucket:
 
 @dataclass(frozen=True)
 class RareBucket:
-    """Words by how often they are counted; None where there is nothing to divide by."""
+    """Words by frequency; recall and precision are None where the denominator is 0."""
 
     count: str
     in_references: int
@@ -116,16 +121,16 @@ class RareBucket:
 def by_length(
     sources: Sequence[str], references: Sequence[str], hypotheses: Sequence[str]
 ) -> list[LengthBucket]:
-    """BLEU of the sentences of like length; buckets without sentences are left out."""
+    """Return the scores of sentences by source length, without empty buckets."""
     members: dict[str, list[int]] = {name: [] for name in _names(SOURCE_LENGTHS)}
     for i, source in enumerate(sources):
         members[_bucket(len(words(source)), SOURCE_LENGTHS)].append(i)
     buckets = []
     for name, rows in members.items():
         if rows:
-            said, true = [hypotheses[i] for i in rows], [references[i] for i in rows]
-            bleu = BLEU().corpus_score(said, [true])
-            chrf = CHRF().corpus_score(said, [true]).score
+            outputs, true = [hypotheses[i] for i in rows], [references[i] for i in rows]
+            bleu = BLEU().corpus_score(outputs, [true])
+            chrf = CHRF().corpus_score(outputs, [true]).score
             ratio = bleu.sys_len / max(1, bleu.ref_len)
             buckets.append(LengthBucket(name, len(rows), bleu.score, chrf, ratio))
     return buckets
@@ -134,15 +139,15 @@ def by_length(
 def by_rarity(
     references: Sequence[str], hypotheses: Sequence[str], counts: Mapping[str, int]
 ) -> list[RareBucket]:
-    """How many of the words are said where they belong, by how often `counts` has seen them."""
-    wanted, said, right = Counter[str](), Counter[str](), Counter[str]()
+    """Return recall and precision of words by their frequency in `counts`."""
+    wanted, output, right = Counter[str](), Counter[str](), Counter[str]()
     for reference, hypothesis in zip(references, hypotheses, strict=True):
         true, ours = Counter(words(reference)), Counter(words(hypothesis))
-        for total, found in ((wanted, true), (said, ours), (right, true & ours)):
+        for total, found in ((wanted, true), (output, ours), (right, true & ours)):
             for word, count in found.items():
                 total[_bucket(counts.get(word, 0), FREQUENCIES)] += count
-    used = [name for name in _names(FREQUENCIES) if wanted[name] or said[name]]
-    return [RareBucket(name, wanted[name], said[name], right[name]) for name in used]
+    used = [name for name in _names(FREQUENCIES) if wanted[name] or output[name]]
+    return [RareBucket(name, wanted[name], output[name], right[name]) for name in used]
 
 
 def _names(ends: Sequence[int]) -> list[str]:
@@ -155,7 +160,7 @@ def _bucket(value: int, ends: Sequence[int]) -> str:
     return _names(ends)[sum(value > end for end in ends)]
 
 
-# The report.
+# Report
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ class Failure:
     sentence: int  # from 1, as lines of a file are counted
     source: str
     reference: str
-    said: str
+    output: str
     chrf: float
     bleu: float
     problems: dict[str, Evidence]
@@ -173,12 +178,12 @@ class Failure:
 @dataclass(frozen=True)
 class FailureReport:
     sentences: int
-    shares: dict[str, float]  # of all sentences, for each label, and for none of them
+    shares: dict[str, float]  # of sentences with each label, and with "none"
     lengths: list[LengthBucket]
     rarity: list[RareBucket]
     counts_from: str
     worst: list[Failure]
-    attention: dict[str, dict[str, float]]  # of the worst and of as many of the best, mean
+    attention: dict[str, dict[str, float]]  # mean of the worst, and of as many of the best
 
     def to_dict(self) -> dict[str, Any]:
         content = asdict(self)
@@ -186,8 +191,8 @@ class FailureReport:
             row |= {"recall": bucket.recall, "precision": bucket.precision}
         return content
 
-    def tables(self) -> dict[str, tuple[list[str], list[list[str]]]]:
-        """Title to columns and rows, as text."""
+    def tables(self) -> list[Table]:
+        """Return the tables that have rows."""
         shares = [[name, f"{share:.1%}"] for name, share in self.shares.items()]
         lengths = [
             [b.words, f"{b.sentences:,}", f"{b.bleu:.2f}", f"{b.chrf:.2f}", f"{b.length_ratio:.3f}"]
@@ -198,33 +203,37 @@ class FailureReport:
             for b in self.rarity
         ]
         attention = [
-            [name, f"{use['end_share']:.1%}", f"{use['evenness']:.2f}", f"{use['hardly']:.1f}"]
+            [
+                name,
+                f"{use['end_share']:.1%}",
+                f"{use['relative_entropy']:.2f}",
+                f"{use['neglected_words']:.1f}",
+            ]
             for name, use in self.attention.items()
         ]
-        return {
-            "What went wrong": (["failure", "sentences"], shares),
-            "By length of the source": (
-                ["words", "sentences", "BLEU", "chrF", "length ratio"], lengths,
+        tables = [
+            Table("Failures", ["failure", "sentences"], shares),
+            Table(
+                "By length of the source",
+                ["words", "sentences", "BLEU", "chrF", "length ratio"],
+                lengths,
             ),
-            f"By how often a word is in {self.counts_from}": (
-                ["count", "words of references", "recall", "precision"], rarity,
+            Table(
+                f"By frequency of a word in {self.counts_from}",
+                ["count", "words of references", "recall", "precision"],
+                rarity,
             ),
-            "Where attention went (last layer)": (
-                ["sentences", "on </s>", "evenness", "words hardly attended"], attention,
+            Table(
+                "Cross-attention (last layer)",
+                ["sentences", "on </s>", "relative entropy", "neglected words"],
+                attention,
             ),
-        }  # fmt: skip
+        ]
+        return [table for table in tables if table.rows]
 
-    def to_markdown(self) -> str:
-        parts = [f"## Failures in {self.sentences:,} sentences"]
-        for title, (columns, rows) in self.tables().items():
-            if rows:
-                parts += [
-                    f"### {title}",
-                    markdown_table(columns, rows, "l" + "r" * (len(columns) - 1)),
-                ]
-        if self.worst:
-            parts += [f"### The worst {len(self.worst)}, by chrF", *map(_markdown, self.worst)]
-        return "\n\n".join(parts) + "\n"
+    def sheet(self) -> Sheet:
+        tables = [*self.tables(), *map(_failure_table, self.worst)]
+        return Sheet(f"Failures in {self.sentences:,} sentences", tables)
 
 
 def analyse(
@@ -237,18 +246,18 @@ def analyse(
     *,
     attention: bool = True,
 ) -> FailureReport:
-    """Label every sentence; look closely at the `worst` that are not their reference.
+    """Label every sentence, and report the `worst` that differ from their reference.
 
-    With `attention` the translator must be one that was loaded with `engine="torch"`.
-    `training_counts` are `word_counts` of the target side of the training text. Without them words
-    are counted in the references themselves, which says less about rare ones; the report says so.
+    With `attention`, the translator must have been loaded with `engine="torch"`.
+    `training_counts` are `word_counts` of the target side of the training text. Without them, words
+    are counted in the references, and the report says so.
     """
     check_lengths(sources=sources, references=references, translations=hypotheses)
     counts = word_counts(references) if training_counts is None else training_counts
     rows = list(zip(sources, references, hypotheses, strict=True))
     tokenizer, known = translator.source_tokenizer, counts.keys()
     found = [problems(*row, tokenizer, known) for row in rows]
-    scores = [_scores(said, reference) for _, reference, said in rows]
+    scores = [_scores(output, reference) for _, reference, output in rows]
     order = sorted(range(len(rows)), key=lambda i: (scores[i], i))
     bad = [i for i in order if rows[i][1] != rows[i][2]][:worst]
     good = [i for i in reversed(order) if i not in bad][:worst]
@@ -268,11 +277,11 @@ def analyse(
     )
 
 
-def _scores(said: str, reference: str) -> tuple[float, float]:
+def _scores(output: str, reference: str) -> tuple[float, float]:
     bleu = BLEU(effective_order=True)
     return (
-        CHRF().sentence_score(said, [reference]).score,
-        bleu.sentence_score(said, [reference]).score,
+        CHRF().sentence_score(output, [reference]).score,
+        bleu.sentence_score(output, [reference]).score,
     )
 
 
@@ -285,14 +294,14 @@ def _shares(found: Sequence[Mapping[str, Evidence]]) -> dict[str, float]:
 
 
 def _mean(uses: Sequence[AttentionUse | None]) -> dict[str, float]:
-    there = [use for use in uses if use is not None]
-    if not there:
+    known = [use for use in uses if use is not None]
+    if not known:
         return {}
     return {
-        "end_share": fmean(use.end_share for use in there),
-        "entropy": fmean(use.entropy for use in there),
-        "evenness": fmean(use.evenness for use in there),
-        "hardly": fmean(len(use.hardly_attended) for use in there),
+        "end_share": fmean(use.end_share for use in known),
+        "entropy": fmean(use.entropy for use in known),
+        "relative_entropy": fmean(use.relative_entropy for use in known),
+        "neglected_words": fmean(len(use.neglected_words) for use in known),
     }
 
 
@@ -300,16 +309,19 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.1%}"
 
 
-def _markdown(failure: Failure) -> str:
-    why = [f"{name}: {', '.join(evidence)}" for name, evidence in failure.problems.items()]
-    rows = [
-        ["reference", failure.reference],
-        ["said", failure.said],
-        ["went wrong", "; ".join(why) or "none of the labels"],
-    ]
+def _failure_table(failure: Failure) -> Table:
+    labels = (f"{name}: {', '.join(evidence)}" for name, evidence in failure.problems.items())
+    rows = {
+        "source": failure.source,
+        "reference": failure.reference,
+        "output": failure.output,
+        "labels": "; ".join(labels) or "none",
+    }
     if (use := failure.attention) is not None:
-        dropped = ", ".join(use.hardly_attended) or "no word"
-        text = f"{use.end_share:.0%} on </s>, evenness {use.evenness:.2f}, hardly on {dropped}"
-        rows.append(["attention", text])
-    heading = f"Sentence {failure.sentence}: chrF {failure.chrf:.1f}, BLEU {failure.bleu:.1f}"
-    return f"{heading}\n\n{markdown_table(['source', failure.source], rows, 'll')}"
+        neglected = ", ".join(use.neglected_words) or "no word"
+        rows["attention"] = (
+            f"{use.end_share:.0%} on </s>, relative entropy {use.relative_entropy:.2f}, "
+            f"neglects {neglected}"
+        )
+    title = f"sentence {failure.sentence}: chrF {failure.chrf:.1f}, BLEU {failure.bleu:.1f}"
+    return facts(title, rows)

@@ -116,7 +116,7 @@ def words(text: str) -> list[str]:
 
 
 def contains(text: str, alternatives: str) -> bool:
-    """Whether `text` has one of `alternatives`; accents count unless the text is in capitals."""
+    """Return whether `text` has one of `alternatives`; accents count unless it is in capitals."""
     folded, wanted = fold(text), fold(alternatives)
     if text.isupper():
         folded, wanted = _without_accents(folded), _without_accents(wanted)
@@ -124,8 +124,8 @@ def contains(text: str, alternatives: str) -> bool:
 
 
 def not_a_copy(case: Case, output: str) -> str | None:
-    source, said = words(case.source), words(output)
-    return "copy of the source" if said and said == source else None
+    source, actual = words(case.source), words(output)
+    return "copy of the source" if actual and actual == source else None
 
 
 def not_empty(case: Case, output: str) -> str | None:
@@ -133,34 +133,34 @@ def not_empty(case: Case, output: str) -> str | None:
 
 
 def length(case: Case, output: str) -> str | None:
-    source, said = len(case.source), len(output)
-    if source * MIN_RATIO - SLACK <= said <= source * MAX_RATIO + SLACK:
+    source, actual = len(case.source), len(output)
+    if source * MIN_RATIO - SLACK <= actual <= source * MAX_RATIO + SLACK:
         return None
-    return f"{said} characters for {source}"
+    return f"{actual} characters for {source}"
 
 
 def ends(case: Case, output: str) -> str | None:
     """Compare the last mark: . ? ! … :. A source without one allows any."""
-    wanted, said = _last_mark(case.source), _last_mark(output)
-    return f"ends with {said or 'no mark'}, not {wanted}" if wanted and said != wanted else None
+    wanted, actual = _last_mark(case.source), _last_mark(output)
+    return f"ends with {actual or 'no mark'}, not {wanted}" if wanted and actual != wanted else None
 
 
 def starts(case: Case, output: str) -> str | None:
     """Demand a capital where a sentence of the source has one; other characters may come first."""
-    first, said = case.source[:1], output.strip().lstrip(QUOTES + " \u00a0\u202f")[:1]
+    first, actual = case.source[:1], output.strip().lstrip(QUOTES + " \u00a0\u202f")[:1]
     is_sentence = _last_mark(case.source) or len(words(case.source)) > 2
-    if first.isupper() and is_sentence and said.islower():
-        return f"starts with {said!r}, not with a capital"
+    if first.isupper() and is_sentence and actual.islower():
+        return f"starts with {actual!r}, not with a capital"
     return None
 
 
 def language(case: Case, output: str) -> str | None:
     """Count function words of both languages outside the tokens that are copied."""
-    said = words(_without_copied(case, output))
-    counts = {name: sum(one in known for one in said) for name, known in FUNCTION_WORDS.items()}
+    actual = words(_without_copied(case, output))
+    counts = {name: sum(one in known for one in actual) for name, known in FUNCTION_WORDS.items()}
     other = "en" if case.target == "fr" else "fr"
     target_count, other_count = counts[case.target], counts[other]
-    if other_count > target_count or (not target_count and len(said) > UNJUDGED_WORDS):
+    if other_count > target_count or (not target_count and len(actual) > UNJUDGED_WORDS):
         return f"{target_count} function words of {case.target}, {other_count} of {other}"
     return None
 
@@ -173,10 +173,10 @@ def word_order(case: Case, output: str) -> str | None:
 
 def repetition(case: Case, output: str) -> str | None:
     """Find words, phrases or letters that repeat in a row more often than in the source."""
-    source, said = words(case.source), words(re.sub(r"(?<=\d) (?=\d)", "", fold(output)))
+    source, actual = words(case.source), words(re.sub(r"(?<=\d) (?=\d)", "", fold(output)))
     for n in range(1, 5):
         allowed = max(2 if n == 1 else 1, _repeats(source, n)[0])
-        count, phrase = _repeats(said, n)
+        count, phrase = _repeats(actual, n)
         if count > allowed:
             return f"{phrase!r} {count} times in a row"
     count, mark = _repeats(output.split(), 1)
@@ -204,8 +204,8 @@ def avoid(case: Case, output: str) -> str | None:
 
 
 def keep(case: Case, output: str) -> str | None:
-    said = unicodedata.normalize("NFC", output).replace("’", "'")
-    missing = [item for item in case.keep if item not in said]
+    actual = unicodedata.normalize("NFC", output).replace("’", "'")
+    missing = [item for item in case.keep if item not in actual]
     return f"lost {' '.join(missing)}" if missing else None
 
 
@@ -213,9 +213,9 @@ def numbers(case: Case, output: str) -> str | None:
     """Demand every number of the source, in the notation of either language."""
     other = "en" if case.target == "fr" else "fr"
     source = fold(_without_copied(case, case.source))
-    said = fold(output)
+    actual = fold(output)
     found = [match[0] for match in NUMBER_IN[other].finditer(source)]
-    missing = [one for one in found if not re.search(_number(one, other, case.target), said)]
+    missing = [one for one in found if not re.search(_number(one, other, case.target), actual)]
     return f"lost {' '.join(missing)}" if missing else None
 
 
@@ -235,10 +235,10 @@ def emails(case: Case, output: str) -> str | None:
 
 def emoji(case: Case, output: str) -> str | None:
     """Demand the same emoji, at the end if they end the source."""
-    source, said = (INVISIBLE.sub("", text).strip() for text in (case.source, output))
-    if PICTOGRAPH.fullmatch(source[-1:]) and source[-1:] in said and source[-1:] != said[-1:]:
+    source, actual = (INVISIBLE.sub("", text).strip() for text in (case.source, output))
+    if PICTOGRAPH.fullmatch(source[-1:]) and source[-1:] in actual and source[-1:] != actual[-1:]:
         return f"{source[-1:]} is not at the end"
-    return _same(PICTOGRAPH.findall(source), PICTOGRAPH.findall(said))
+    return _same(PICTOGRAPH.findall(source), PICTOGRAPH.findall(actual))
 
 
 def placeholders(case: Case, output: str) -> str | None:
@@ -247,8 +247,8 @@ def placeholders(case: Case, output: str) -> str | None:
 
 def quotes(case: Case, output: str) -> str | None:
     """Demand as many double quotation marks, of any style."""
-    wanted, said = (sum(text.count(mark) for mark in QUOTES) for text in (case.source, output))
-    return f"{said} quotation marks for {wanted}" if said != wanted else None
+    wanted, actual = (sum(text.count(mark) for mark in QUOTES) for text in (case.source, output))
+    return f"{actual} quotation marks for {wanted}" if actual != wanted else None
 
 
 def negation(case: Case, output: str) -> str | None:
@@ -269,16 +269,16 @@ def capitals(case: Case, output: str) -> str | None:
 
 def lines(case: Case, output: str) -> str | None:
     """Demand the same lines: how many, which are blank, and which begin with a list marker."""
-    wanted, said = (list(map(_layout, text.split("\n"))) for text in (case.source, output))
-    if len(wanted) != len(said):
-        return f"{len(said)} lines for {len(wanted)}"
-    return None if wanted == said else "blank lines or list markers changed"
+    wanted, actual = (list(map(_layout, text.split("\n"))) for text in (case.source, output))
+    if len(wanted) != len(actual):
+        return f"{len(actual)} lines for {len(wanted)}"
+    return None if wanted == actual else "blank lines or list markers changed"
 
 
 def sentence_count(case: Case, output: str) -> str | None:
     """Demand as many sentences, less one in four that may be joined to another."""
-    wanted, said = (len(split_text(text).sentences) for text in (case.source, output))
-    return f"{said} sentences for {wanted}" if said < wanted - wanted // 4 else None
+    wanted, actual = (len(split_text(text).sentences) for text in (case.source, output))
+    return f"{actual} sentences for {wanted}" if actual < wanted - wanted // 4 else None
 
 
 def unchanged(case: Case, output: str) -> str | None:
@@ -383,12 +383,12 @@ def _number(number: str, source: str, target: str) -> str:
     return pattern
 
 
-def _same(wanted: list[str], said: list[str]) -> str | None:
+def _same(wanted: list[str], actual: list[str]) -> str | None:
     """Compare what was found in source and output; the order may change."""
-    missing, added = Counter(wanted) - Counter(said), Counter(said) - Counter(wanted)
-    told = [f"lost {' '.join(missing.elements())}"] if missing else []
-    told += [f"added {' '.join(added.elements())}"] if added else []
-    return "; ".join(told) or None
+    missing, added = Counter(wanted) - Counter(actual), Counter(actual) - Counter(wanted)
+    reasons = [f"lost {' '.join(missing.elements())}"] if missing else []
+    reasons += [f"added {' '.join(added.elements())}"] if added else []
+    return "; ".join(reasons) or None
 
 
 def _layout(line: str) -> str:

@@ -1,4 +1,4 @@
-"""The score card of a translator: what it says beside what it should have said."""
+"""The score card of a translator: BLEU, chrF, perplexity and speed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -8,30 +8,25 @@ from time import perf_counter
 from typing import Any
 
 from glassformer.decode.options import SearchOptions
-from glassformer.evaluate.beams import check_lengths
 from glassformer.evaluate.bleu import Bleu, References, Score, bleu_score, chrf_score
 from glassformer.evaluate.card import Circumstances, Sheet, Table
-from glassformer.evaluate.examples import turns
+from glassformer.evaluate.examples import check_lengths, chunks_by_length
 from glassformer.evaluate.moses import as_published
 from glassformer.machine import peak_memory
 from glassformer.pipeline import Translator
 
 SEARCH = (
-    "beam_size",
-    "length_penalty",
-    "min_length",
-    "max_length",
-    "no_repeat_ngram",
+    "beam_size", "length_penalty", "min_length", "max_length", "no_repeat_ngram",
     "repetition_penalty",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a translator said to some sources, and what that took, text in and text out."""
+class Translations:
+    """The output of a translator with its cost in seconds and bytes, tokenisation included."""
 
     texts: list[str]
-    tokens: int  # subwords said, marks of the end not counted
+    tokens: int  # output subwords without end tokens
     seconds: float
     peak_memory: int | None
 
@@ -43,7 +38,7 @@ class TranslationCard:
     tokenised_bleu: Bleu | None  # lower-cased, on tokenised references
     chrf: Score
     perplexity: float  # of the references, per subword
-    exact_match: float  # share of sentences said to the letter
+    exact_match: float  # share of outputs equal to a reference
     tokens_per_second: float
     sentences_per_second: float
     circumstances: Circumstances
@@ -77,14 +72,14 @@ class TranslationCard:
         return [
             ["sentences", f"{self.sentences:,}"],
             ["perplexity of the references", f"{self.perplexity:,.3f}"],
-            ["said to the letter", f"{self.exact_match:.1%}"],
+            ["exact match", f"{self.exact_match:.1%}"],
             ["target subwords/s", f"{self.tokens_per_second:,.0f}"],
             ["sentences/s", f"{self.sentences_per_second:,.1f}"],
             *self.circumstances.cost(),
         ]
 
 
-def say(
+def translate_all(
     translator: Translator,
     sources: Sequence[str],
     options: SearchOptions,
@@ -92,23 +87,23 @@ def say(
     batch_tokens: int = 4_096,
     truncate: bool = False,
     tick: Callable[[], None] = lambda: None,
-) -> Said:
-    """Translate all, in `turns`, and tick after each."""
-    ask = partial(translator.n_best, typeset=False, batch_tokens=batch_tokens, truncate=truncate)
-    ask(sources[:1], options)  # what is made once is made now
+) -> Translations:
+    """Translate all sources; `tick` is called after each of `chunks_by_length`."""
+    run = partial(translator.n_best, typeset=False, batch_tokens=batch_tokens, truncate=truncate)
+    run(sources[:1], options)  # warm up
     texts, tokens = [""] * len(sources), 0
     start = perf_counter()
-    for turn in turns(sources):
-        answers = ask([sources[i] for i in turn], options)
-        for i, (best, *_) in zip(turn, answers, strict=True):
+    for chunk in chunks_by_length(sources):
+        outputs = run([sources[i] for i in chunk], options)
+        for i, (best, *_) in zip(chunk, outputs, strict=True):
             texts[i] = best.text
             tokens += len(best.ids)
         tick()
-    return Said(texts, tokens, perf_counter() - start, peak_memory())
+    return Translations(texts, tokens, perf_counter() - start, peak_memory())
 
 
 def search_settings(options: SearchOptions) -> dict[str, Any]:
-    """What a card tells of a search."""
+    """Return the search options that a card reports."""
     return {name: getattr(options, name) for name in SEARCH}
 
 
@@ -120,14 +115,14 @@ def perplexity(
     batch_tokens: int = 4_096,
     truncate: bool = False,
 ) -> float:
-    """exp of the mean loss per subword of the references, marks of the end counted."""
+    """Return exp of the mean loss per subword of the references, end tokens included."""
     scored = translator.score(sources, references, batch_tokens=batch_tokens, truncate=truncate)
     log_probabilities, tokens = zip(*scored, strict=True)
     return exp(-sum(log_probabilities) / sum(tokens))
 
 
 def translation_card(
-    said: Said,
+    translations: Translations,
     references: References,
     perplexity: float,
     circumstances: Circumstances,
@@ -136,10 +131,10 @@ def translation_card(
 ) -> TranslationCard:
     """Return the card; a sentence has one reference or several.
 
-    `tokenised` are references as published, lower-cased and tokenised, in `language`. The output
-    is tokenised likewise, unless `language` is None: then the model has produced tokens.
+    `tokenised` are published references, lower-cased and tokenised, in `language`. The output is
+    tokenised in the same way, unless `language` is None: then the model outputs tokens.
     """
-    texts = said.texts
+    texts = translations.texts
     check_lengths(translations=texts, references=references)
     on_tokens = None
     if tokenised is not None:
@@ -153,8 +148,8 @@ def translation_card(
         chrf=chrf_score(texts, references),
         perplexity=perplexity,
         exact_match=sum(map(_is_exact, texts, references)) / len(texts),
-        tokens_per_second=said.tokens / said.seconds,
-        sentences_per_second=len(texts) / said.seconds,
+        tokens_per_second=translations.tokens / translations.seconds,
+        sentences_per_second=len(texts) / translations.seconds,
         circumstances=circumstances,
     )
 

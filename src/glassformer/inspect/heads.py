@@ -1,4 +1,4 @@
-"""What a head is like, in figures: how sharp it is, how far it looks, and where to."""
+"""Statistics of attention rows: entropy, distance, share by position, divergence of heads."""
 
 from math import log
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glassformer.inspect.maps import Kind
 
-# Where a head may look by position alone. Of a decoder, "same" is the token read last.
+# Positions whose share of attention is measured. In a decoder, "same" is the latest input token.
 PLACES: dict[Kind, tuple[str, ...]] = {
     "encoder": ("previous", "same", "next", "first", "last"),
     "decoder": ("previous", "same", "first"),
@@ -18,23 +18,23 @@ OFFSETS = {"previous": -1, "same": 0, "next": 1}
 
 
 def entropy(weights: Float[Tensor, "*L T S"]) -> Float[Tensor, "*L T"]:
-    """Of each row, in bits: 0 looks at one token, log2 n at n of them alike."""
+    """Return the entropy of each row in bits: 0 for one token, log2 n for n equal tokens."""
     return torch.special.entr(weights).sum(-1) / log(2)
 
 
 def distance(weights: Float[Tensor, "*L T S"]) -> Float[Tensor, "*L T"]:
-    """Of each row, how many tokens away from its own place it looks, on average.
+    """Return the mean distance in tokens from each row's own position to what it attends to.
 
-    In cross-attention a row's own place is on the diagonal, by the lengths of both sides.
+    In cross-attention the own position lies on the diagonal, by the lengths of both sides.
     """
     rows, columns = weights.shape[-2:]
     own = torch.arange(rows) * ((columns - 1) / max(rows - 1, 1))
-    away = (torch.arange(columns) - own[:, None]).abs()
-    return (weights * away).sum(-1)
+    offsets = (torch.arange(columns) - own[:, None]).abs()
+    return (weights * offsets).sum(-1)
 
 
 def share(weights: Float[Tensor, "*L T S"], place: str) -> Float[Tensor, "*L T"]:
-    """Of each row, the share of attention on a place; not a number where there is no such place."""
+    """Return each row's share of attention on a position; NaN where the position is missing."""
     if place not in OFFSETS:
         return weights[..., 0 if place == "first" else -1]
     found = weights.new_full(weights.shape[:-1], torch.nan)
@@ -46,13 +46,16 @@ def share(weights: Float[Tensor, "*L T S"], place: str) -> Float[Tensor, "*L T"]
 
 
 def measures(weights: Float[Tensor, "*L T S"], kind: Kind) -> dict[str, Float[Tensor, "*L T"]]:
-    """Everything of each row."""
+    """Return all statistics of each row by name."""
     found = {"entropy": entropy(weights), "distance": distance(weights)}
     return found | {place: share(weights, place) for place in PLACES[kind]}
 
 
-def disagreement(weights: Float[Tensor, "N T S"]) -> Float[Tensor, "N N T"]:
-    """Jensen–Shannon divergence of every two heads in each row, in bits: 0 alike, 1 disjoint."""
-    own = entropy(weights)
-    of_means = torch.stack([entropy((weights + one) / 2) for one in weights])
-    return (of_means - (own + own[:, None]) / 2).clamp(min=0)
+def jensen_shannon(p: Float[Tensor, "*L T S"], q: Float[Tensor, "*M T S"]) -> Float[Tensor, "*N T"]:
+    """Return the Jensen–Shannon divergence of each row in bits: 0 for equal, 1 for disjoint."""
+    return (entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2).clamp(0, 1)
+
+
+def pairwise_divergence(weights: Float[Tensor, "N T S"]) -> Float[Tensor, "N N T"]:
+    """Return the Jensen–Shannon divergence of every two heads in each row."""
+    return torch.stack([jensen_shannon(weights, one) for one in weights])

@@ -1,74 +1,85 @@
-"""What a head is good for, by doing without it: one head masked at a time (Michel et al., 2019)."""
+"""Head masking: scale or remove the output of single heads (Michel et al., 2019)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from glassformer.errors import InputError
 from glassformer.inspect.maps import Kind, kind_of
-from glassformer.model.attention import MultiHeadAttention
+from glassformer.model.attention import Kernel, attentions, replaced_kernels
 
 T = TypeVar("T")
-Place = tuple[Kind, int, int]  # kind of attention, layer, head, from 0
+HeadIndex = tuple[Kind, int, int]  # kind of attention, layer and head, from 0
+Gates = Mapping[str, Tensor]  # a factor per head, (H,) or (B, H), by the name of the attention
 
 
-def attentions(model: nn.Module) -> dict[tuple[Kind, int], MultiHeadAttention]:
-    """Every attention of a model, by kind and layer."""
-    found: dict[tuple[Kind, int], MultiHeadAttention] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, MultiHeadAttention):
-            kind = kind_of(name)
-            layer = sum(other == kind for other, _ in found)
-            found[kind, layer] = module
-    return found
+def attention_names(model: nn.Module) -> dict[tuple[Kind, int], str]:
+    """Return the name of every attention of a model, by kind and layer."""
+    names: dict[tuple[Kind, int], str] = {}
+    for name in attentions(model):
+        kind = kind_of(name)
+        names[kind, sum(other == kind for other, _ in names)] = name
+    return names
 
 
-def places(model: nn.Module) -> list[Place]:
-    """Every head."""
+def head_indices(model: nn.Module) -> list[HeadIndex]:
+    """Return the index of every head."""
+    modules = attentions(model)
     return [
         (kind, layer, head)
-        for (kind, layer), attention in attentions(model).items()
-        for head in range(attention.n_heads)
+        for (kind, layer), name in attention_names(model).items()
+        for head in range(modules[name].n_heads)
     ]
 
 
 @contextmanager
-def without_head(model: nn.Module, kind: Kind, layer: int, head: int) -> Iterator[None]:
-    """Inside the block the head says nothing: its output is zero, as if W^O had zeros for it.
+def gated(model: nn.Module, gates: Gates) -> Iterator[None]:
+    """Multiply the output of each head by its gate inside the block.
 
-    To record attention meanwhile, stand inside `record_attention`, which brings its own kernel.
+    To record attention meanwhile, enter `record_attention` first: it brings its own kernel.
     """
-    attention = attentions(model).get((kind, layer))
-    if attention is None or not 0 <= head < attention.n_heads:
+    with replaced_kernels(model, lambda name, kernel: _gated_kernel(gates.get(name), kernel)):
+        yield
+
+
+def _gated_kernel(gate: Tensor | None, kernel: Kernel) -> Kernel:
+    if gate is None:
+        return kernel
+
+    def gated_kernel(*args: Any) -> tuple[Tensor, Tensor | None]:
+        output, weights = kernel(*args)
+        return output * gate[..., None, None].to(output), weights
+
+    return gated_kernel
+
+
+@contextmanager
+def without_head(model: nn.Module, kind: Kind, layer: int, head: int) -> Iterator[None]:
+    """Set the output of one head to zero inside the block, like zeros in its part of W^O."""
+    name = attention_names(model).get((kind, layer))
+    n_heads = attentions(model)[name].n_heads if name is not None else 0
+    if name is None or not 0 <= head < n_heads:
         raise InputError(
             f"The model has no head {head} in layer {layer} of its {kind} attention.",
-            f"It has {len(places(model))} heads; layers and heads count from 0.",
-            "Take one of places(model).",
+            f"It has {len(head_indices(model))} heads; layers and heads count from 0.",
+            "Use an index from head_indices(model).",
         )
-    whole = attention.kernel
-
-    def kernel(*args: Any) -> tuple[Tensor, Tensor | None]:
-        output, weights = whole(*args)
-        output = output.clone()
-        output[:, head] = 0
-        return output, weights
-
-    attention.kernel = kernel
-    try:
+    gate = torch.ones(n_heads)
+    gate[head] = 0
+    with gated(model, {name: gate}):
         yield
-    finally:
-        attention.kernel = whole
 
 
 def without_each(
     model: nn.Module, run: Callable[[], T], tick: Callable[[], None] = lambda: None
-) -> dict[Place, T]:
-    """What `run` gives without each head, one at a time; a tick for each. It runs the model."""
-    found: dict[Place, T] = {}
-    for place in places(model):
-        with without_head(model, *place):
-            found[place] = run()
+) -> dict[HeadIndex, T]:
+    """Return the result of `run`, which uses the model, without each head in turn."""
+    results: dict[HeadIndex, T] = {}
+    for index in head_indices(model):
+        with without_head(model, *index):
+            results[index] = run()
         tick()
-    return found
+    return results

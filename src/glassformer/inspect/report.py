@@ -7,6 +7,7 @@ the script sets text as text, and the page's own policy runs that one script and
 
 import json
 import re
+import webbrowser
 from base64 import b64encode
 from dataclasses import asdict
 from hashlib import sha256
@@ -14,7 +15,10 @@ from html import escape
 from importlib.resources import files
 from math import exp
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
+
+from rich.console import Console
 
 from glassformer import __version__
 from glassformer.decode.options import SearchOptions
@@ -24,6 +28,7 @@ from glassformer.inspect.rollout import rollout
 from glassformer.inspect.trace import Trace
 from glassformer.inspect.trace_json import rounded, side_to_dict, to_dict
 from glassformer.output import save_text
+from glassformer.progress import say
 
 TITLES = {
     "translator": "Inside a translation",
@@ -31,6 +36,7 @@ TITLES = {
     "classifier": "Inside a decision",
 }
 ALWAYS = ("beam_size", "length_penalty")  # told of a search, and what is not as it is by itself
+FRAME_HEIGHT = 900  # pixels of the view in a notebook; the rest scrolls
 SLOT = re.compile(r"\{\{(\w+)\}\}")
 # What could end the element that the JSON stands in, or begin another.
 ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
@@ -113,6 +119,32 @@ def _template(name: str) -> str:
 def _hash(content: str) -> str:
     digest = b64encode(sha256(content.encode()).digest()).decode("ascii")
     return f"'sha256-{digest}'"
+
+
+def frame_of(trace: Trace) -> str:
+    """Return the page in a frame, for a notebook.
+
+    The frame is sandboxed: its one script runs, and reaches neither the notebook nor the network.
+    The page is an attribute of the frame, in which escaped quotes cannot end it.
+    """
+    title = escape(TITLES[trace.kind])
+    return (
+        f'<iframe title="{title}" sandbox="allow-scripts" srcdoc="{escape(html_of(trace))}" '
+        f'style="width: 100%; height: {FRAME_HEIGHT}px; border: 0"></iframe>'
+    )
+
+
+def show(trace: Trace) -> None:
+    """Display the page in a notebook, or open it in a browser from a temporary file."""
+    if Console().is_jupyter:
+        from IPython.display import display
+
+        display(trace)
+        return
+    path = Path(mkdtemp(prefix="glassformer-")) / "inspect.html"
+    write_report(trace, path)
+    if not webbrowser.open(path.as_uri()):
+        say(f"No browser could be opened. The view is in {path}.")
 
 
 def write_report(trace: Trace, path: Path) -> None:

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from glassformer.inspect import maps
 from glassformer.inspect.alignment import Head
-from glassformer.inspect.heads import PLACES, disagreement, measures
+from glassformer.inspect.heads import PLACES, measures, pairwise_divergence
 from glassformer.inspect.links import TextPair, mutual_information
 from glassformer.inspect.maps import Attention, Kind
-from glassformer.inspect.masking import Place
+from glassformer.inspect.masking import HeadIndex
 from glassformer.inspect.word_attention import split_words, word_attentions
 from glassformer.inspect.words import mark_ids
 from glassformer.pipeline import Classifier, Pipeline, Translator
@@ -59,7 +59,7 @@ class HeadStatistics:
     bleu: float | None = None  # of the whole model, that `importance` is against
 
     def with_importance(
-        self, bleu: float, worth: dict[Place, tuple[float, float | None]]
+        self, bleu: float, worth: dict[HeadIndex, tuple[float, float | None]]
     ) -> "HeadStatistics":
         """`worth` is the change without each head, and its p."""
         heads = []
@@ -86,7 +86,7 @@ class _Sums:
             there = ~rows.isnan()
             self.values[name] = self.values.get(name, 0) + rows.nan_to_num().sum(-1)
             self.counts[name] = self.counts.get(name, 0) + there.sum(-1)
-        apart = disagreement(weights.double().flatten(0, 1)).sum(-1)
+        apart = pairwise_divergence(weights.double().flatten(0, 1)).sum(-1)
         self.divergence = apart if self.divergence is None else self.divergence + apart
         self.rows += weights.size(-2)
 

@@ -10,6 +10,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -69,6 +70,23 @@ class Trace:
         columns = self.read if kind == "decoder" else self.source
         assert rows is not None and columns is not None, f"there is no {kind} attention"
         return rows, columns
+
+    def show(self) -> None:
+        """Open the interactive view: in a notebook below the cell, elsewhere in a browser."""
+        from glassformer.inspect.report import show
+
+        show(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write the interactive view as one HTML file that needs nothing else."""
+        from glassformer.inspect.report import write_report
+
+        write_report(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from glassformer.inspect.report import frame_of
+
+        return frame_of(self)
 
     def to_json(self) -> str:
         from glassformer.inspect.trace_json import to_dict
@@ -159,7 +177,8 @@ class _Speaking:
     def _searched(
         self, source: list[int] | None, prefix: list[int], options: SearchOptions
     ) -> list[Node]:
-        tree = SearchTree(self.bos, self.eos, options, self.top)
+        counted = options.counted_length(None if source is None else len(source))
+        tree = SearchTree(self.bos, self.eos, options, self.top, counted)
         decoders = [TorchDecoder(model) for model in self.models]
         sources = None if source is None else [source]
         search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
@@ -175,6 +194,7 @@ class _Speaking:
             tuple(zip(t, v, strict=True))
             for t, v in zip(tokens.tolist(), values.tolist(), strict=True)
         ]
+        counted = options.counted_length(None if source is None else len(source))
         own = log_probs.double().gather(-1, torch.tensor(outputs)[:, None]).squeeze(-1).cumsum(0)
         totals = [0.0, *own.tolist()]
         return [
@@ -182,7 +202,7 @@ class _Speaking:
                 parent=n - 1 if n else None,
                 token=token,
                 log_probability=total,
-                score=total / penalty(max(n, 1), options.length_penalty),
+                score=total / penalty(max(n, 1), options.length_penalty, counted),
                 fate="given",
                 complete=True if n == len(outputs) else None,
                 next=likely[n] if n < len(outputs) else (),

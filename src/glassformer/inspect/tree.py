@@ -78,8 +78,12 @@ class _Sentence:
 class SearchTree:
     """An `Observer` that builds the tree of each sentence of a batch."""
 
-    def __init__(self, bos: int, eos: int, options: SearchOptions, top: int = TOP) -> None:
+    def __init__(
+        self, bos: int, eos: int, options: SearchOptions, top: int = TOP, counted: float = inf
+    ) -> None:
+        """`counted` is the greatest length that the length penalty counts."""
         self.bos, self.eos, self.options, self.top = bos, eos, options, top
+        self.counted = counted
         self.sentences: list[_Sentence] = []
 
     def on_prefix(self, prefix: Ids, log_probs: Values) -> None:
@@ -139,7 +143,8 @@ class SearchTree:
         ]
 
     def _score(self, node: _Growing) -> float:
-        return node.log_probability / penalty(max(node.depth, 1), self.options.length_penalty)
+        depth, alpha = max(node.depth, 1), self.options.length_penalty
+        return node.log_probability / penalty(depth, alpha, self.counted)
 
     def _fates(self, grown: _Sentence, scores: Sequence[float]) -> list[Fate]:
         ended = [i for i, node in enumerate(grown.nodes) if node.complete is not None]

@@ -1,4 +1,4 @@
-"""CTranslate2's format: the same weights in the engine that people deploy."""
+"""Export to CTranslate2's format."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,41 +45,28 @@ def to_ctranslate2(
 ) -> Path:
     """Write `model` to `folder` as CTranslate2 reads it, in fp32 or with its own INT8.
 
-    Tokens are the names by which CTranslate2 speaks of ids, in their order; the first four are the
-    marks (padding, unknown, beginning, end). The source must end in the end mark, as for us.
-    `max_length` is the longest sequence that it will take where positions are a table.
+    CTranslate2 identifies ids by tokens, given in the order of the ids; the first four are padding,
+    unknown, begin and end. A source must end with the end token, as in this package. `max_length`
+    limits sequences where positions are a table.
     """
-    try:
-        from ctranslate2.specs import (
-            TransformerDecoderSpec,
-            TransformerEncoderSpec,
-            TransformerSpec,
-        )
-    except ImportError:
-        raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
+    specs = _specs()
     source = list(source_tokens)
     target = source if target_tokens is None else list(target_tokens)
     _check(model, source, target)
     choices = _choices(model.encoder)
-    spec = TransformerSpec(
-        TransformerEncoderSpec(len(model.encoder.layers), **choices),
-        TransformerDecoderSpec(len(model.decoder.layers), **choices),
+    spec = specs.TransformerSpec(
+        specs.TransformerEncoderSpec(len(model.encoder.layers), **choices),
+        specs.TransformerDecoderSpec(len(model.decoder.layers), **choices),
     )
     _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, max_length)
     _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, max_length)
     _set_linear(spec.decoder.projection, model.output)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
-    _, unknown, beginning, end = target[:4]
-    layer: Any = model.encoder.layers[0]
-    spec.config.layer_norm_epsilon = layer.self_attention_residual.norm.eps
-    spec.config.bos_token = spec.config.decoder_start_token = beginning
+    _, unknown, begin, end = target[:4]
+    spec.config.bos_token = spec.config.decoder_start_token = begin
     spec.config.eos_token, spec.config.unk_token = end, unknown
-    spec.validate()
-    spec.optimize(quantization="int8" if int8 else None)  # a tied table is written once
-    folder.mkdir(parents=True, exist_ok=True)
-    spec.save(str(folder))
-    return folder
+    return _save(spec, model.encoder, folder, int8)
 
 
 def encoder_to_ctranslate2(encoder: Stack, folder: Path, int8: bool = False) -> Path:
@@ -87,28 +74,36 @@ def encoder_to_ctranslate2(encoder: Stack, folder: Path, int8: bool = False) -> 
 
     Where positions are a table, it has `MAX_LENGTH` rows.
     """
-    try:
-        from ctranslate2.specs import TransformerEncoderModelSpec, TransformerEncoderSpec
-    except ImportError:
-        raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
+    specs = _specs()
     _check_positions(encoder)
-    spec = TransformerEncoderModelSpec(
-        TransformerEncoderSpec(len(encoder.layers), **_choices(encoder))
-    )
+    layers = specs.TransformerEncoderSpec(len(encoder.layers), **_choices(encoder))
+    spec = specs.TransformerEncoderModelSpec(layers)
     _set_stack(spec.encoder, spec.encoder.embeddings[0], encoder, MAX_LENGTH)
     spec.register_vocabulary([str(i) for i in range(encoder.embedding.weight.size(0))])
+    spec.config.unk_token = "1"
+    return _save(spec, encoder, folder, int8)
+
+
+def _specs() -> Any:
+    try:
+        from ctranslate2 import specs
+    except ImportError:
+        raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
+    return specs
+
+
+def _save(spec: Any, encoder: Stack, folder: Path, int8: bool) -> Path:
     layer: Any = encoder.layers[0]
     spec.config.layer_norm_epsilon = layer.self_attention_residual.norm.eps
-    spec.config.unk_token = "1"
     spec.validate()
-    spec.optimize(quantization="int8" if int8 else None)
+    spec.optimize(quantization="int8" if int8 else None)  # a tied table is written once
     folder.mkdir(parents=True, exist_ok=True)
     spec.save(str(folder))
     return folder
 
 
 def _choices(encoder: Stack) -> dict[str, Any]:
-    """Return the architecture in CTranslate2's words; encoder and decoder have the same."""
+    """Return the architecture as CTranslate2's options; encoder and decoder share them."""
     from ctranslate2.specs import common_spec
 
     layer: Any = encoder.layers[0]
@@ -125,7 +120,7 @@ def _choices(encoder: Stack) -> dict[str, Any]:
         choices["num_heads_kv"] = attention.n_kv_heads
     if isinstance(positions, RotaryEmbedding):
         choices |= {"rotary_dim": positions.d_k, "rotary_base": positions.base}
-        choices["rotary_interleave"] = True  # neighbours are a pair, as for us
+        choices["rotary_interleave"] = True  # adjacent features are a pair, as in this package
     return choices
 
 
@@ -141,7 +136,7 @@ def _set_stack(spec: Any, embeddings: Any, stack: Stack, max_length: int) -> Non
 def _set_positions(spec: Any, positions: NoPositions, max_length: int, d_model: int) -> None:
     if isinstance(positions, LearnedPositions):
         spec.position_encodings.encodings = _values(positions.weight)
-    elif isinstance(positions, PositionalEncoding):  # its own sines come before its cosines
+    elif isinstance(positions, PositionalEncoding):  # its default has all sines before all cosines
         table = sinusoids(torch.arange(max_length), d_model)
         spec.position_encodings.encodings = _values(table)
     elif isinstance(positions, BucketedRelativeBias):
@@ -149,7 +144,7 @@ def _set_positions(spec: Any, positions: NoPositions, max_length: int, d_model: 
             layer.self_attention.relative_attention_bias = _values(positions.weight)
             distance = np.int32(positions.max_distance)
             layer.self_attention.relative_attention_max_distance = distance
-    elif not isinstance(positions, RotaryEmbedding):  # without a table it would add sinusoids
+    elif not isinstance(positions, RotaryEmbedding):  # without a table CTranslate2 adds sinusoids
         spec.position_encodings.encodings = _values(torch.zeros(max_length, d_model))
 
 
@@ -191,7 +186,7 @@ def _set_norm(spec: Any, norm: Any) -> None:
 
 
 def _values(tensor: Tensor) -> Any:
-    """A copy: CTranslate2 quantises in place."""
+    """Return a copy: CTranslate2 quantises in place."""
     return tensor.detach().float().numpy().copy()
 
 
@@ -202,15 +197,15 @@ def _check(model: Transformer, source: list[str], target: list[str]) -> None:
         rows, names = stack.embedding.weight.size(0), len(set(tokens))
         if not len(tokens) == names == rows:
             raise InputError(
-                f"{len(tokens)} {side} tokens were given, {names} of them different.",
-                f"CTranslate2 knows ids by name, and the model has {rows} on that side.",
-                "Give every id one name of its own, in the order of the ids.",
+                f"{len(tokens)} {side} tokens were given, {names} of them distinct.",
+                f"CTranslate2 identifies ids by tokens, and the model has {rows} ids on that side.",
+                "Give one distinct token for each id, in the order of the ids.",
             )
     if source[:4] != target[:4]:
         raise InputError(
-            f"The source's marks are {source[:4]}, the target's {target[:4]}.",
-            "CTranslate2 has one name for each mark.",
-            "Name the first four ids alike on both sides.",
+            f"The special tokens are {source[:4]} in the source, {target[:4]} in the target.",
+            "CTranslate2 has one name for each special token.",
+            "Give the first four ids the same tokens on both sides.",
         )
 
 

@@ -1,6 +1,6 @@
-"""Which rows of which parameter of ours are which rows of theirs.
+"""Links between rows of our parameters and of those of another library.
 
-A converter lists its links once; copying either way, and comparing gradients, follow from them.
+A converter lists its links once. Copying in either direction and comparing gradients use them.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Link(NamedTuple):
 
 @torch.no_grad()
 def send(links: Iterable[Link], theirs: nn.Module) -> None:
-    """Our weights into their model; what they have and we have not (a bias) becomes zero."""
+    """Copy our weights into their model; their parameters without a link become 0."""
     links = list(links)
     linked = {id(link.theirs) for link in links}
     for parameter in theirs.parameters():
@@ -45,14 +45,14 @@ def send(links: Iterable[Link], theirs: nn.Module) -> None:
 
 @torch.no_grad()
 def receive(links: Iterable[Link]) -> None:
-    """Their weights into our model."""
+    """Copy their weights into our model."""
     for link in links:
         our_values, their_values = link.values()
         our_values.copy_(their_values)
 
 
 def linear_links(ours: nn.Linear, theirs: nn.Linear, rows: slice = ALL) -> Iterable[Link]:
-    """A Linear of theirs, and the `rows` of ours that it is."""
+    """Yield the links of their Linear with `rows` of ours."""
     yield Link(ours.weight, theirs.weight, our_rows=rows)
     if ours.bias is not None and theirs.bias is not None:
         yield Link(ours.bias, theirs.bias, our_rows=rows)

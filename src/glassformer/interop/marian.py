@@ -1,4 +1,4 @@
-"""Hugging Face's MarianMTModel: the same weights, for proof and for measuring."""
+"""Conversion to Hugging Face's MarianMTModel, for equivalence tests and benchmarks."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,11 +18,11 @@ from glassformer.model.transformer import Transformer
 
 
 def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
-    """A MarianMTModel that computes what `model` does, for sentences of up to `max_length`.
+    """Return a MarianMTModel equivalent to `model`, for sentences of up to `max_length` tokens.
 
-    Marian lays its sines and cosines in two halves where the paper interleaves them, so its table
-    of positions is replaced; that table is not among what Marian saves (`set_positions`). Its
-    attention has biases; where ours has none they are zero.
+    The paper interleaves sines and cosines; Marian puts them in two halves. So its position table
+    is replaced. Marian does not save that table (`set_positions`). Its attention has biases, which
+    are 0 where ours has none.
     """
     try:
         from transformers import MarianConfig, MarianMTModel
@@ -59,7 +59,7 @@ def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
             attn_implementation="sdpa",
         )
     )
-    if encoder.embedding is decoder.embedding:  # Marian itself shares only what the output shares
+    if encoder.embedding is decoder.embedding:  # Marian shares them only with the output
         for stack in (theirs.model.encoder, theirs.model.decoder):
             stack.embed_tokens = theirs.model.shared
     theirs.to(encoder.embedding.weight.dtype).train(model.training)
@@ -69,7 +69,7 @@ def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
 
 
 def set_positions(theirs: Any) -> None:
-    """The paper's positions into a MarianMTModel: again after it was saved and loaded."""
+    """Set the paper's positions in a MarianMTModel; needed again after loading it."""
     for stack in (theirs.model.encoder, theirs.model.decoder):
         table = stack.embed_positions.weight.data
         table.copy_(sinusoids(torch.arange(table.size(0)), table.size(1)))
@@ -108,7 +108,7 @@ def _attention_links(ours: MultiHeadAttention, theirs: Any) -> Iterable[Link]:
 
 
 def check(model: Transformer) -> None:
-    """Refuse what Marian cannot express."""
+    """Refuse an architecture that Marian does not have."""
     layer: Any = model.encoder.layers[0]
     needs: dict[str, tuple[nn.Module, type]] = {
         "post-norm residuals": (layer.self_attention_residual, PostNorm),
@@ -127,6 +127,6 @@ def check(model: Transformer) -> None:
 def _refuse(what: str, needed: str) -> None:
     raise InputError(
         what,
-        f"Marian is the paper's architecture; it has {needed}.",
-        "Build the model from vaswani2017-base or with its choices.",
+        f"Marian has the paper's architecture, with {needed}.",
+        "Build the model from vaswani2017-base or with its settings.",
     )

@@ -1,4 +1,4 @@
-"""`torch.nn`'s attention, layers and Transformer: the same weights, for proof and for measuring."""
+"""Links to `torch.nn`'s attention, layers and Transformer, for equivalence tests and benchmarks."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +23,7 @@ def attention_links(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> 
 def layer_links(
     ours: Any, theirs: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
 ) -> Iterable[Link]:
-    """An EncoderLayer or a DecoderLayer; torch numbers the norms in the order of the sub-layers."""
+    """Link an encoder or decoder layer; torch numbers norms in the order of the sub-layers."""
     yield from attention_links(ours.self_attention, theirs.self_attn)
     residuals = [ours.self_attention_residual]
     if isinstance(theirs, nn.TransformerDecoderLayer):
@@ -37,7 +37,7 @@ def layer_links(
 
 
 def transformer_links(ours: Transformer, theirs: nn.Transformer) -> Iterable[Link]:
-    """Both stacks. nn.Transformer has neither embeddings nor an output, and always a final norm."""
+    """Link both stacks; nn.Transformer has neither embeddings nor an output projection."""
     for mine, other in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         for my_layer, other_layer in zip(mine.layers, other.layers, strict=True):
             yield from layer_links(my_layer, other_layer)

@@ -10,9 +10,11 @@ measurement too: it is infinite or not a number, it is counted, and it is never 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, nan, sqrt
-from statistics import NormalDist, mean, median, stdev
+from math import inf, isfinite, nan
+from statistics import mean, median
 from typing import Any, Literal
+
+from glassformer.measure import half_width
 
 Value = str | int | float
 Arm = Mapping[str, Value]  # what was varied, and how: {"scaled": "yes", "d_k": 64}
@@ -58,9 +60,8 @@ class Summary:
         values = list(values)
         finite = [value for value in values if isfinite(value)]
         middle = mean(finite) if finite else nan
-        reach = nan
-        if len(finite) > 1:
-            reach = t_quantile(len(finite) - 1) * stdev(finite) / sqrt(len(finite))
+        half = half_width(finite)
+        reach = nan if half is None else half
         ranked = [_ranked(value) for value in values]
         return cls(
             middle,
@@ -70,18 +71,6 @@ class Summary:
             len(values),
             len(values) - len(finite),
         )
-
-
-def t_quantile(freedom: int) -> float:
-    """Student's t that a mean stays below with probability 97.5%: what 95% intervals reach to.
-
-    A table for few degrees of freedom; from there on, Fisher's expansion about the normal.
-    """
-    table = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-    if freedom <= len(table):
-        return table[freedom - 1]
-    z = NormalDist().inv_cdf(0.975)
-    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 class Results:

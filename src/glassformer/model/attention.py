@@ -177,6 +177,24 @@ def _check_heads(d_model: int, n_heads: int, n_kv_heads: int) -> None:
         )
 
 
+def attentions(model: nn.Module) -> dict[str, MultiHeadAttention]:
+    """Return every attention of `model` by its name."""
+    return {n: m for n, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
+
+
+@contextmanager
+def replaced_kernels(model: nn.Module, replace: Callable[[str, Kernel], Kernel]) -> Iterator[None]:
+    """Use the kernel replace(name, kernel) in each attention of `model` inside the block."""
+    kernels = {name: attention.kernel for name, attention in attentions(model).items()}
+    try:
+        for name, attention in attentions(model).items():
+            attention.kernel = replace(name, kernels[name])
+        yield
+    finally:
+        for name, attention in attentions(model).items():
+            attention.kernel = kernels[name]
+
+
 AttentionMaps = dict[str, list[Tensor]]
 
 
@@ -192,15 +210,8 @@ def record_attention(model: nn.Module) -> Iterator[AttentionMaps]:
     Not for training: activation checkpointing would record each call twice.
     """
     maps: AttentionMaps = {}
-    attentions = {n: m for n, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
-    kernels = {name: attention.kernel for name, attention in attentions.items()}
-    try:
-        for name, attention in attentions.items():
-            attention.kernel = _recording(maps.setdefault(name, []))
+    with replaced_kernels(model, lambda name, _: _recording(maps.setdefault(name, []))):
         yield maps
-    finally:
-        for name, attention in attentions.items():
-            attention.kernel = kernels[name]
 
 
 def _recording(maps: list[Tensor]) -> Kernel:

@@ -88,7 +88,7 @@ def _classifier(s: ModelSettings) -> TransformerClassifier:
     output = nn.Linear(s.d_model, s.n_classes)
     votes = None
     if s.ngrams:
-        votes = NgramVotes(s.vocab_size, s.n_classes, s.ngrams, s.ngram_places, s.pad_id)
+        votes = NgramVotes(s.vocab_size, s.n_classes, s.ngrams, s.ngram_buckets, s.pad_id)
     pool = POOLINGS[s.pooling]
     return TransformerClassifier(encoder, output, pool, s.dropout, s.pad_id, votes, s.ngram_share)
 

@@ -13,6 +13,8 @@ from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.errors import DataError, InputError
 
 BATCH_TOKENS = 4_096  # tokens of a batch with padding, times the hypotheses of a beam
+MAX_BATCH_TOKENS = 2**20  # a base model takes about 20 GB to encode so many
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, to sentencepiece
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # decoded from some of the bytes of a character
 Ids = list[int]
 Texts = list[str] | tuple[str, ...]  # not Sequence[str]: a string is one, too
@@ -62,8 +64,10 @@ def check_counts(texts: Sequence[str], others: Sequence[object], what: str) -> N
 
 
 def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> list[Ids]:
-    """Return the ids of prefixes or prompts; refuse characters that no subword spells."""
+    """Return the ids of prefixes or prompts; refuse what an answer cannot begin with."""
     check_list(texts)
+    for text in texts:
+        _check_end(text, what)
     rows = tokenizer.encode(texts)
     for text, ids in zip(texts, rows, strict=True):
         if UNK in ids:
@@ -75,6 +79,27 @@ def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> li
                 f"Leave that out of the {what}.",
             )
     return rows
+
+
+def _check_end(prefix: str, what: str) -> None:
+    """Refuse white space behind the last word of a prefix, and text that is not Unicode."""
+    stem = prefix.rstrip().rstrip(SPACE)
+    if stem.strip() and stem != prefix:
+        raise InputError(
+            f"The {what} {_tail(prefix)} ends with {prefix[len(stem) :]!r}.",
+            "A space belongs to the subword behind it, and that one may continue the last word.",
+            f"Leave out the white space at the end of the {what}: a new word brings its own.",
+        )
+    if lone := next((c for c in prefix if "\ud800" <= c <= "\udfff"), None):
+        raise InputError(
+            f"The {what} {prefix[:40]!r} has the character {lone!r}.",
+            "It is one half of a surrogate pair, or a byte that is not UTF-8.",
+            f"Give the {what} in UTF-8.",
+        )
+
+
+def _tail(text: str) -> str:
+    return repr(text) if len(text) <= 40 else f"…{text[-40:]!r}"
 
 
 def encode_sources(
@@ -105,17 +130,33 @@ def fit_sources(
     return [ids[:longest] for ids in rows]
 
 
+def check_batch_tokens(budget: int) -> None:
+    """Refuse a budget that no batch can have."""
+    if not 1 <= budget <= MAX_BATCH_TOKENS:
+        raise InputError(
+            f"batch_tokens = {budget} is not a valid size of a batch.",
+            f"It is from 1 to {MAX_BATCH_TOKENS:,} tokens: the memory of a batch grows with it.",
+            f"Leave it out: {BATCH_TOKENS:,} is about as fast as more.",
+        )
+
+
 def in_batches(
-    rows: Sequence[Ids], budget: int, answer: Callable[[Ids], list[T]], empty: T
+    rows: Sequence[Ids],
+    budget: int,
+    answer: Callable[[Ids], list[T]],
+    empty: T,
+    width: int = 1,
 ) -> list[T]:
     """Call `answer` with the indices of each batch of rows of similar length.
 
-    Return the answers in the order of the rows, and `empty` for rows without ids.
+    A row counts `width` times. Return the answers in the order of the rows, and `empty` for rows
+    without ids.
     """
+    check_batch_tokens(budget)
     answers = [empty] * len(rows)
     full = np.array([i for i, row in enumerate(rows) if row], np.int64)
     lengths = np.array([[len(rows[i])] for i in full]).reshape(-1, 1)
-    for chosen in TokenBatches(lengths, max(budget, 1)).epoch(0, shuffle=False):
+    for chosen in TokenBatches(lengths, max(budget // width, 1)).epoch(0, shuffle=False):
         indices = full[chosen].tolist()
         for i, one in zip(indices, answer(indices), strict=True):
             answers[i] = one
@@ -123,11 +164,22 @@ def in_batches(
 
 
 def translations(
-    tokenizer: Tokenizer, hypotheses: list[Hypothesis], options: SearchOptions
+    tokenizer: Tokenizer,
+    hypotheses: list[Hypothesis],
+    options: SearchOptions,
+    prefix: str,
+    prefix_ids: Ids,
 ) -> list[Translation]:
-    """Decode hypotheses in their order. Of equal texts keep the best, unless they are sampled."""
+    """Decode hypotheses in their order. Of equal texts keep the best, unless they are sampled.
+
+    Each text begins with `prefix` letter by letter. Its ids spell the prefix as the subword model
+    normalises it, for example with single spaces and without ligatures.
+    """
+    read = len(tokenizer.decode(prefix_ids))
     found = [
-        Translation(tokenizer.decode(h.ids), h.score, h.log_probability, h.ids, h.complete)
+        Translation(
+            prefix + tokenizer.decode(h.ids)[read:], h.score, h.log_probability, h.ids, h.complete
+        )
         for h in hypotheses
     ]
     if options.sample:

@@ -1,6 +1,7 @@
 """Text generation: a language model continues a prompt."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import RunSettings
@@ -19,6 +20,7 @@ from glassformer.pipeline.batches import (
     translations,
 )
 from glassformer.pipeline.engines import torch_module
+from glassformer.pipeline.memory import answer_within_memory, search_bytes
 from glassformer.pipeline.options import SearchKeywords, Unpack, one_answer
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class Generator:
         first: int = 0,
         **search: Unpack[SearchKeywords],
     ) -> str | list[str]:
-        """Return the prompt and its continuation, sampled unless `sample=False`."""
+        """Return the prompt, letter by letter, and a continuation, drawn unless `sample=False`."""
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         options = one_answer(_options(beam_size, **search))
         found = self.n_best(prompts, options, batch_tokens=batch_tokens, first=first)
@@ -94,10 +96,17 @@ class Generator:
         def answer(indices: Ids) -> list[list[Translation]]:
             prefixes, numbers = [begin[i] for i in indices], [first + i for i in indices]
             found = search(self.decoder, None, BOS, EOS, options, prefixes, numbers)
-            return [translations(self.tokenizer, one, options) for one in found]
+            return [
+                translations(self.tokenizer, one, options, prompts[i], begin[i])
+                for i, one in zip(indices, found, strict=True)
+            ]
+
+        def needs(indices: Ids) -> int:
+            return search_bytes(self.settings.model, options, (), [len(begin[i]) for i in indices])
 
         rows = [[BOS, *ids] for ids in begin]
-        return in_batches(rows, batch_tokens // options.width, answer, [])
+        within = partial(answer_within_memory, needs=needs, answer=answer)
+        return in_batches(rows, batch_tokens, within, [], options.width)
 
     def stream(
         self,

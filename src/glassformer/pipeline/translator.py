@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, overload
 
 from glassformer.config import RunSettings
@@ -30,6 +31,7 @@ from glassformer.pipeline.batches import (
 )
 from glassformer.pipeline.engines import torch_module
 from glassformer.pipeline.layout import Layout
+from glassformer.pipeline.memory import answer_within_memory, search_bytes
 from glassformer.pipeline.options import SearchKeywords, Unpack, one_answer
 
 if TYPE_CHECKING:
@@ -134,10 +136,6 @@ class Translator:
             for i, ids in zip(indices, encoded, strict=True):
                 rows[i] = ids
         return fit_sources(rows, texts, self.max_length, truncate, unit)
-
-    def _printed(self, text: str, language: str, typeset: bool) -> str:
-        """Typeset output of a model that was trained on plain typography, if asked to."""
-        return typeset_text(text, language) if typeset and self.settings.data.typography else text
 
     @property
     def models(self) -> "list[Transformer]":
@@ -275,10 +273,10 @@ class Translator:
 
         Each text is translated as one sentence. `to` is one target language or one for each text.
         Translations found by a search have different texts, so a list may be shorter than `n_best`.
-        Each translation begins with its prefix. `truncate` cuts texts that are longer than the
-        model was trained on; without it they are refused. `first` is the number of the first text:
-        samples of a text depend on the seed and its number, not on the batch. `unit` is what an
-        error calls a text.
+        Each translation begins with its prefix, letter by letter. `truncate` cuts texts that are
+        longer than the model was trained on; without it they are refused. `first` is the number of
+        the first text: samples of a text depend on the seed and its number, not on the batch.
+        `unit` is what an error calls a text.
         """
         check_list(texts)
         return self._search(
@@ -308,6 +306,7 @@ class Translator:
     ) -> list[list[Translation]]:
         sources = self._encode(texts, to, truncate, unit)
         begin = self._encode_prefixes(texts, prefixes, to)
+        given = [""] * len(texts) if prefixes is None else prefixes
 
         def answer(indices: Ids) -> list[list[Translation]]:
             batch = [[*sources[i], EOS] for i in indices]
@@ -315,13 +314,24 @@ class Translator:
             found = search(
                 self.decoders, batch, BOS, EOS, options, [begin[i] for i in indices], numbers
             )
-            return [translations(self.target_tokenizer, one, options) for one in found]
+            return [
+                translations(self.target_tokenizer, one, options, given[i], begin[i])
+                for i, one in zip(indices, found, strict=True)
+            ]
 
         empty = [Translation("", 0.0, 0.0, [])]
-        answers = in_batches(sources, batch_tokens // options.width, answer, empty)
+
+        def needs(indices: Ids) -> int:
+            lengths = [[len(rows[i]) for i in indices] for rows in (sources, begin)]
+            return len(self.decoders) * search_bytes(self.settings.model, options, *lengths)
+
+        within = partial(answer_within_memory, needs=needs, answer=answer)
+        answers = in_batches(sources, batch_tokens, within, empty, options.width)
+        if not (typeset and self.settings.data.typography):
+            return answers
         return [
-            [replace(one, text=self._printed(one.text, language, typeset)) for one in found]
-            for found, language in zip(answers, to, strict=True)
+            [replace(one, text=typeset_after(prefix, one.text, language)) for one in found]
+            for found, prefix, language in zip(answers, given, to, strict=True)
         ]
 
     def _encode_prefixes(
@@ -419,6 +429,14 @@ class Translator:
     def _stream(self, source: Ids, options: SearchOptions, number: int) -> Iterator[str]:
         tokens = stream(self.decoders, [*source, EOS], BOS, EOS, options, number=number)
         return pieces_of(self.target_tokenizer, [], tokens)
+
+
+def typeset_after(prefix: str, text: str, language: str) -> str:
+    """Typeset what follows `prefix` in `text`; the prefix stays as it was given."""
+    if not text:  # the answer to an empty text
+        return text
+    last = prefix[-1:] if prefix[-1:].isalnum() else ""  # decides how what follows is set
+    return prefix + typeset_text(last + text[len(prefix) :], language)[len(last) :]
 
 
 def rewrap(sentence: str, pieces: Iterable[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoint import one_clear_error
+from glassformer.checkpoint.format import replace_text
 from glassformer.errors import MissingPackageError
 
 Record = dict[str, Any]
@@ -24,9 +25,7 @@ class Log:
         with one_clear_error(f"The log {self.path}"):
             folder.mkdir(parents=True, exist_ok=True)
             kept = [record for record in read(self.path) if record["step"] <= step]
-            fresh = self.path.with_name(f"{self.path.name}.partial")
-            fresh.write_text("".join(map(_line, kept)))
-            fresh.replace(self.path)  # a crash leaves the old one or the new one
+            replace_text(self.path, "".join(map(_line, kept)))
         self._board = _tensorboard(folder, step) if tensorboard else None
 
     def write(self, record: Record) -> None:

@@ -103,7 +103,7 @@ def start(
     if products := products_of(s.precision):
         shorten_products(model, products)
     objective = spread(
-        Objective(model, s.label_smoothing, s.agreement, s.compile), world, s.fully_shard
+        Objective(model, s.label_smoothing, s.r_drop, s.compile), world, s.fully_shard
     )
     rates, betas = (s.learning_rate, s.muon_rate), (s.beta1, s.beta2)
     optimizers = build_optimizers(model, s.optimizer, *rates, s.weight_decay, betas, products)

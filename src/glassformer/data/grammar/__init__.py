@@ -1,8 +1,8 @@
-"""The embedded data set: English sentences, their French, and which words translate which.
+"""The embedded data set: English sentences, French translations, and gold word alignments.
 
-A small tree says what a sentence means (`tree`); it is drawn at random from what may be said
-(`sample`, `usage`), and spoken in both languages (`english`, `french`) in words that know what they
-express (`tagged`). The alignment is where two words express the same.
+A syntax tree (`tree`) is sampled at random (`sample`) under constraints of meaning (`usage`). It is
+realised in both languages (`english`, `french`) as words with keys, the nodes that they express
+(`tagged`). Two words are aligned if they share a key.
 """
 
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from glassformer.data.grammar.tagged import AlignedPair, align, capitalised
 from glassformer.data.grammar.tree import Sentence
 from glassformer.errors import DataError
 
-__all__ = ["SPLITS", "AlignedPair", "pairs", "speak"]
+__all__ = ["SPLITS", "AlignedPair", "pairs", "realise"]
 
-_LONGEST = 14  # English words, with punctuation
+_LONGEST = 14  # English words and punctuation marks of a sentence
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[AlignedPair]:
-    """`count` distinct pairs of a split, the same for the same seed on every machine."""
+    """Return `count` distinct pairs of a split, the same for a seed on every machine."""
     if split not in SPLITS:
         raise DataError(
             f"Unknown split {split!r}.",
@@ -32,9 +32,9 @@ def pairs(split: str, count: int, seed: int = 0) -> Iterator[AlignedPair]:
     return islice(_distinct(split, seed), count)
 
 
-def speak(sentence: Sentence) -> AlignedPair:
-    """A tree in both languages."""
-    source, target = english.speak(sentence), french.speak(sentence)
+def realise(sentence: Sentence) -> AlignedPair:
+    """Return a tree in both languages."""
+    source, target = english.realise(sentence), french.realise(sentence)
     source_words, target_words = capitalised(source), capitalised(target)
     return AlignedPair(
         english.text(source_words),
@@ -51,7 +51,7 @@ def _distinct(split: str, seed: int) -> Iterator[AlignedPair]:
         sentence = sampler.sentence()
         if not belongs(sentence, split):
             continue
-        pair = speak(sentence)
+        pair = realise(sentence)
         if len(pair.source_words) <= _LONGEST and pair.source not in seen:
             seen.add(pair.source)
             yield pair

@@ -1,7 +1,7 @@
-"""A tree in English: do-support, word order, a and an."""
+"""Realisation of a tree in English: do-support, word order, a and an."""
 
 from glassformer.data.grammar.lexicon import BE
-from glassformer.data.grammar.tagged import Key, Word, words
+from glassformer.data.grammar.tagged import Key, Word, adverb, end_mark, join_clauses, words
 from glassformer.data.grammar.tree import (
     Adjunct,
     Both,
@@ -12,32 +12,23 @@ from glassformer.data.grammar.tree import (
     Pronoun,
     Sentence,
 )
-from glassformer.data.grammar.words import NOT, PAST, Adverb, Question
+from glassformer.data.grammar.words import NOT, PAST, Question
 
 _SUBJECT, _OBJECT = 0, 1
 
 
-def speak(sentence: Sentence) -> list[Word]:
-    """The sentence, in lower case but for names and I."""
-    question = sentence.question
-    spoken = _linked(sentence) if question is None else _question(sentence, question)
-    mark = "." if question is None else "?"
-    return _settle([*spoken, Word(mark, ((sentence, "end"),))])
+def realise(sentence: Sentence) -> list[Word]:
+    """Return the words of a sentence, in lower case but for names and I."""
+    if sentence.question is not None:
+        found = _question(sentence, sentence.question)
+    else:
+        found = join_clauses(sentence, sentence.link.english if sentence.link else "", _clause)
+    return _adjust([*found, end_mark(sentence)])
 
 
 def text(sentence_words: tuple[str, ...]) -> str:
     joined = " ".join(sentence_words)
     return joined.replace(" 's", "'s").replace(" ,", ",").replace(" .", ".").replace(" ?", "?")
-
-
-def _linked(sentence: Sentence) -> list[Word]:
-    first = _clause(sentence.clause)
-    if sentence.link is None or sentence.second is None:
-        return first
-    link, second = words(sentence.link.english, (sentence, "link")), _clause(sentence.second)
-    if sentence.link.leads:
-        return [*link, *first, Word(",", ((sentence, "comma"),)), *second]
-    return [*first, *link, *second]
 
 
 def _question(sentence: Sentence, question: Question) -> list[Word]:
@@ -48,17 +39,21 @@ def _question(sentence: Sentence, question: Question) -> list[Word]:
     return [*asked, *_clause(sentence.clause, inverted)]
 
 
+def _frequency(clause: Clause) -> list[Word]:
+    return adverb(clause, "frequency", clause.frequency.english if clause.frequency else ())
+
+
 def _clause(clause: Clause, inverted: bool = False) -> list[Word]:
-    """Subject, auxiliary, negation, verb and what follows; a question puts the auxiliary first."""
+    """Return subject, auxiliary, negation, verb and complements; `inverted`: auxiliary first."""
     subject = _nominal(clause.subject, _SUBJECT)
     auxiliary, verb = _verb(clause, inverted)
     negation = words(clause.polarity.english, (clause, "polarity"))
-    time = _adverb(clause, "time", clause.time)
+    time = adverb(clause, "time", clause.time.english if clause.time else ())
     return [
         *([*time, Word(",", ((clause, "comma"),))] if clause.time_first else []),
         *([*auxiliary, *subject] if inverted else [*subject, *auxiliary]),
         *negation,
-        *_adverb(clause, "frequency", clause.frequency),
+        *_frequency(clause),
         *verb,
         *_complements(clause),
         *([] if clause.time_first else time),
@@ -66,7 +61,7 @@ def _clause(clause: Clause, inverted: bool = False) -> list[Word]:
 
 
 def _verb(clause: Clause, inverted: bool) -> tuple[list[Word], list[Word]]:
-    """The auxiliary, if there is one, and the verb with its particle."""
+    """Return the auxiliary, if there is one, and the verb with its particle."""
     verb, tense, person = clause.verb, clause.tense, clause.subject.agreement.person
     of_verb, of_tense = (clause, "verb"), (clause, "tense")
     of_question: tuple[Key, ...] = ((clause, "question"),) if inverted else ()
@@ -78,7 +73,7 @@ def _verb(clause: Clause, inverted: bool) -> tuple[list[Word], list[Word]]:
     if verb is BE:
         return [Word(form, (of_verb, of_tense, *of_question))], []
     if inverted or clause.polarity is NOT:
-        # "Do" stands for what asks or denies; "did" for the past as well.
+        # "Do" expresses the question or the negation; "did" also the past.
         reasons: tuple[Key, ...] = of_question or ((clause, "polarity"),)
         past: tuple[Key, ...] = (of_tense,) if tense is PAST else ()
         base = Word(verb.english["base"][person], (of_verb,))
@@ -87,31 +82,26 @@ def _verb(clause: Clause, inverted: bool) -> tuple[list[Word], list[Word]]:
 
 
 def _complements(clause: Clause) -> list[Word]:
-    """She gave me the book; she gave the book to the king."""
-    spoken: list[Word] = []
+    """Return the words after the verb: (gave) me the book; (gave) the book to the king."""
+    found: list[Word] = []
     if clause.predicate is not None:
-        spoken += words(clause.predicate.english, (clause, "predicate"))
+        found += words(clause.predicate.english, (clause, "predicate"))
     if isinstance(clause.recipient, Pronoun):
-        spoken += _nominal(clause.recipient, _OBJECT)
+        found += _nominal(clause.recipient, _OBJECT)
     if clause.object is not None:
-        spoken += _nominal(clause.object, _OBJECT, negated=bool(clause.polarity.english))
+        found += _nominal(clause.object, _OBJECT, negated=bool(clause.polarity.english))
     if isinstance(clause.recipient, NounPhrase):
-        spoken += [Word("to", ((clause, "to"),)), *_nominal(clause.recipient, _OBJECT)]
+        found += [Word("to", ((clause, "to"),)), *_nominal(clause.recipient, _OBJECT)]
     if clause.adjunct is not None:
-        spoken += _adjunct(clause.adjunct)
+        found += _adjunct(clause.adjunct)
     if clause.content is not None:
-        spoken += [Word("that", ((clause, "that"),)), *_clause(clause.content)]
-    return spoken
+        found += [Word("that", ((clause, "that"),)), *_clause(clause.content)]
+    return found
 
 
 def _adjunct(adjunct: Adjunct) -> list[Word]:
     preposition = words(adjunct.preposition.english, (adjunct, "preposition"))
     return [*preposition, *_nominal(adjunct.complement, _OBJECT)]
-
-
-def _adverb(clause: Clause, name: str, adverb: Adverb | None) -> list[Word]:
-    entries = () if adverb is None else adverb.english
-    return [Word(entry, ((clause, name + label),)) for entry, label in entries]
 
 
 def _nominal(nominal: Nominal, case: int, negated: bool = False) -> list[Word]:
@@ -130,33 +120,33 @@ def _nominal(nominal: Nominal, case: int, negated: bool = False) -> list[Word]:
 def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[Word]:
     number, owner = int(phrase.plural), phrase.owner
     determiner = (negated and phrase.determiner.negated) or phrase.determiner
-    spoken = words(determiner.english[number], (phrase, "determiner"))
+    found = words(determiner.english[number], (phrase, "determiner"))
     if owner is not None and owner.is_person:
         genitive = Word("'s", ((phrase, "of"), (phrase, "determiner")))
-        spoken = [*_noun_phrase(owner), genitive]
+        found = [*_noun_phrase(owner), genitive]
     if phrase.before is not None:
-        spoken.append(Word(phrase.before.english, ((phrase, "before"),)))
+        found.append(Word(phrase.before.english, ((phrase, "before"),)))
     if phrase.after is not None:
-        spoken.append(Word(phrase.after.english, ((phrase, "after"),)))
-    spoken.append(Word(phrase.noun.english[number], ((phrase, "noun"),)))
+        found.append(Word(phrase.after.english, ((phrase, "after"),)))
+    found.append(Word(phrase.noun.english[number], ((phrase, "noun"),)))
     if owner is not None and not owner.is_person:
-        spoken += [Word("of", ((phrase, "of"),)), *_noun_phrase(owner)]
+        found += [Word("of", ((phrase, "of"),)), *_noun_phrase(owner)]
     if phrase.relative is not None:
         is_subject = isinstance(phrase.relative.subject, Gap)
         pronoun = "who" if is_subject and phrase.is_person else "that"
-        spoken += [Word(pronoun, ((phrase, "relative"),)), *_clause(phrase.relative)]
-    return spoken
+        found += [Word(pronoun, ((phrase, "relative"),)), *_clause(phrase.relative)]
+    return found
 
 
-def _settle(spoken: list[Word]) -> list[Word]:
-    """What depends on the neighbour: an apple, cannot."""
-    settled: list[Word] = []
-    for word in spoken:
-        last = settled[-1] if settled else Word("", ())
+def _adjust(found: list[Word]) -> list[Word]:
+    """Apply the rules of adjacent words: an apple, cannot."""
+    adjusted: list[Word] = []
+    for word in found:
+        last = adjusted[-1] if adjusted else Word("", ())
         if last.text == "a" and word.text[0] in "aeiouAEIOU":
-            settled[-1] = Word("an", last.keys)
+            adjusted[-1] = Word("an", last.keys)
         if (last.text, word.text) == ("can", "not"):
-            settled[-1] = Word("cannot", (*last.keys, *word.keys))
+            adjusted[-1] = Word("cannot", (*last.keys, *word.keys))
         else:
-            settled.append(word)
-    return settled
+            adjusted.append(word)
+    return adjusted

@@ -1,9 +1,9 @@
-"""A tree in French: agreement, clitics, negation around the verb, elision, contraction."""
+"""Realisation of a tree in French: agreement, clitics, negation, elision, contraction."""
 
 from functools import cache
 
 from glassformer.data.grammar.lexicon import BE, HAVE
-from glassformer.data.grammar.tagged import Word, words
+from glassformer.data.grammar.tagged import Word, adverb, end_mark, join_clauses, words
 from glassformer.data.grammar.tree import (
     Adjunct,
     Both,
@@ -14,7 +14,7 @@ from glassformer.data.grammar.tree import (
     Pronoun,
     Sentence,
 )
-from glassformer.data.grammar.words import REFLEXIVE, WHERE, Adverb, Agreement, Question
+from glassformer.data.grammar.words import REFLEXIVE, WHERE, Agreement, Question
 
 _ELIDED = ("le", "la", "je", "me", "te", "se", "ne", "de", "que")
 _BEFORE_VOWEL = {
@@ -32,37 +32,28 @@ _CONTRACTED = {
 _ASPIRATED = {"hibou", "hiboux"}
 
 
-def speak(sentence: Sentence) -> list[Word]:
-    """The sentence in lower case."""
-    question = sentence.question
-    spoken = _linked(sentence) if question is None else _question(sentence, question)
-    mark = "." if question is None else "?"
-    return _settle([*spoken, Word(mark, ((sentence, "end"),))])
+def realise(sentence: Sentence) -> list[Word]:
+    """Return the words of a sentence, in lower case."""
+    if sentence.question is not None:
+        found = _question(sentence, sentence.question)
+    else:
+        found = join_clauses(sentence, sentence.link.french if sentence.link else "", _clause)
+    return _adjust([*found, end_mark(sentence)])
 
 
 def text(sentence_words: tuple[str, ...]) -> str:
-    """A plain space stands before a question mark, none behind an apostrophe."""
+    """Join the words: a space before a question mark, none after an apostrophe."""
     return " ".join(sentence_words).replace("' ", "'").replace(" ,", ",").replace(" .", ".")
 
 
 @cache
 def opens_with_vowel(word: str) -> bool:
-    """To the ear: the h of homme is mute, that of hibou is not."""
+    """Return whether a word begins with a vowel sound, as homme does and hibou does not."""
     return word[0] in "aàâeéèêiîoôuœ" or (word[0] == "h" and word not in _ASPIRATED)
 
 
-def _linked(sentence: Sentence) -> list[Word]:
-    first = _clause(sentence.clause)
-    if sentence.link is None or sentence.second is None:
-        return first
-    link, second = words(sentence.link.french, (sentence, "link")), _clause(sentence.second)
-    if sentence.link.leads:
-        return [*link, *first, Word(",", ((sentence, "comma"),)), *second]
-    return [*first, *link, *second]
-
-
 def _question(sentence: Sentence, question: Question) -> list[Word]:
-    """Qui chante ? Où est le chat ? All else with est-ce que."""
+    """Return a question: Qui chante ? Où est le chat ? Others with est-ce que."""
     clause = sentence.clause
     asked = words(question.french, (sentence, "asked"))
     if sentence.asked is not None:
@@ -74,8 +65,12 @@ def _question(sentence: Sentence, question: Question) -> list[Word]:
     return [*asked, *words("est-ce que", (clause, "question")), *_clause(clause)]
 
 
+def _frequency(clause: Clause) -> list[Word]:
+    return adverb(clause, "frequency", clause.frequency.french if clause.frequency else ())
+
+
 def _clause(clause: Clause) -> list[Word]:
-    time = _adverb(clause, "time", clause.time)
+    time = adverb(clause, "time", clause.time.french if clause.time else ())
     return [
         *([*time, Word(",", ((clause, "comma"),))] if clause.time_first else []),
         *_subject(clause.subject),
@@ -86,10 +81,10 @@ def _clause(clause: Clause) -> list[Word]:
 
 
 def _verb_group(clause: Clause) -> list[Word]:
-    """Ne, clitics, verb, pas. Clitics stand before the auxiliary, but before an infinitive."""
+    """Return ne, clitics, verb and pas; clitics precede an infinitive, or else the finite verb."""
     ne = words("ne" if clause.polarity.french else "", (clause, "polarity"))
     pas = words(clause.polarity.french, (clause, "polarity"))
-    frequency = _adverb(clause, "frequency", clause.frequency)
+    frequency = _frequency(clause)
     clitics, (finite, *rest) = _clitics(clause), _verb(clause)
     if clause.tense.modal is not None:
         return [*ne, finite, *pas, *frequency, *clitics, *rest]
@@ -97,7 +92,7 @@ def _verb_group(clause: Clause) -> list[Word]:
 
 
 def _verb(clause: Clause) -> list[Word]:
-    """One finite verb, or a finite one and the participle or the infinitive."""
+    """Return the finite verb, with a participle or an infinitive if the tense has one."""
     verb, person = clause.verb.french, clause.subject.agreement.person
     of_verb, of_tense = (clause, "verb"), (clause, "tense")
     tense = clause.tense.french
@@ -114,7 +109,7 @@ def _verb(clause: Clause) -> list[Word]:
 
 
 def _participle_agreement(clause: Clause) -> Agreement:
-    """With être the subject's, with avoir that of a direct object that comes before."""
+    """Return the agreement of a participle: the subject's with être, or a preceding object's."""
     if clause.verb.french.with_etre:
         return clause.subject.agreement
     if isinstance(clause.object, Pronoun | Gap):
@@ -123,30 +118,30 @@ def _participle_agreement(clause: Clause) -> Agreement:
 
 
 def _clitics(clause: Clause) -> list[Word]:
-    spoken: list[Word] = []
+    found: list[Word] = []
     if clause.verb.reflexive:
-        spoken += words(REFLEXIVE[clause.subject.agreement.person], (clause, "verb"))
+        found += words(REFLEXIVE[clause.subject.agreement.person], (clause, "verb"))
     if isinstance(clause.recipient, Pronoun):
-        spoken += words(clause.recipient.word.indirect, (clause.recipient, "pronoun"))
+        found += words(clause.recipient.word.indirect, (clause.recipient, "pronoun"))
     if isinstance(clause.object, Pronoun):
-        spoken += words(clause.object.word.direct, (clause.object, "pronoun"))
-    return spoken
+        found += words(clause.object.word.direct, (clause.object, "pronoun"))
+    return found
 
 
 def _complements(clause: Clause) -> list[Word]:
-    spoken: list[Word] = []
+    found: list[Word] = []
     if clause.predicate is not None:
         form = clause.predicate.french[clause.subject.agreement.form]
-        spoken += words(form, (clause, "predicate"))
+        found += words(form, (clause, "predicate"))
     if isinstance(clause.object, NounPhrase | Both):
-        spoken += _full(clause.object, negated=bool(clause.polarity.french))
+        found += _full(clause.object, negated=bool(clause.polarity.french))
     if isinstance(clause.recipient, NounPhrase):
-        spoken += [Word("à", ((clause, "to"),)), *_full(clause.recipient)]
+        found += [Word("à", ((clause, "to"),)), *_full(clause.recipient)]
     if clause.adjunct is not None:
-        spoken += _adjunct(clause.adjunct)
+        found += _adjunct(clause.adjunct)
     if clause.content is not None:
-        spoken += [Word("que", ((clause, "that"),)), *_clause(clause.content)]
-    return spoken
+        found += [Word("que", ((clause, "that"),)), *_clause(clause.content)]
+    return found
 
 
 def _adjunct(adjunct: Adjunct) -> list[Word]:
@@ -155,11 +150,6 @@ def _adjunct(adjunct: Adjunct) -> list[Word]:
         strong = adjunct.complement.word.strong
         return [*preposition, Word(strong, ((adjunct.complement, "pronoun"),))]
     return [*preposition, *_full(adjunct.complement)]
-
-
-def _adverb(clause: Clause, name: str, adverb: Adverb | None) -> list[Word]:
-    entries = () if adverb is None else adverb.french
-    return [Word(entry, ((clause, name + label),)) for entry, label in entries]
 
 
 def _subject(subject: Nominal) -> list[Word]:
@@ -177,25 +167,25 @@ def _full(phrase: NounPhrase | Both, negated: bool = False) -> list[Word]:
 
 def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[Word]:
     noun, form = phrase.noun.french[phrase.plural], phrase.agreement.form
-    spoken = _determiner(phrase, negated)
+    found = _determiner(phrase, negated)
     if phrase.before is not None:
         adjective = phrase.before.french[form]
         if form == 0 and opens_with_vowel(noun):
             adjective = phrase.before.before_vowel
-        spoken.append(Word(adjective, ((phrase, "before"),)))
-    spoken.append(Word(noun, ((phrase, "noun"),)))
+        found.append(Word(adjective, ((phrase, "before"),)))
+    found.append(Word(noun, ((phrase, "noun"),)))
     if phrase.after is not None:
-        spoken.append(Word(phrase.after.french[form], ((phrase, "after"),)))
+        found.append(Word(phrase.after.french[form], ((phrase, "after"),)))
     if phrase.owner is not None:
-        spoken += [Word("de", ((phrase, "of"),)), *_noun_phrase(phrase.owner)]
+        found += [Word("de", ((phrase, "of"),)), *_noun_phrase(phrase.owner)]
     if phrase.relative is not None:
         pronoun = "qui" if isinstance(phrase.relative.subject, Gap) else "que"
-        spoken += [Word(pronoun, ((phrase, "relative"),)), *_clause(phrase.relative)]
-    return spoken
+        found += [Word(pronoun, ((phrase, "relative"),)), *_clause(phrase.relative)]
+    return found
 
 
 def _determiner(phrase: NounPhrase, negated: bool) -> list[Word]:
-    """Le, la, les; des becomes de where an adjective follows: de petits chiens."""
+    """Return the determiner; des becomes de before an adjective: de petits chiens."""
     determiner = (negated and phrase.determiner.negated) or phrase.determiner
     article = determiner.french[phrase.agreement.form]
     if article == "des" and phrase.before is not None:
@@ -209,13 +199,13 @@ def _elided(word: str, following: str) -> str:
     return _BEFORE_VOWEL.get(word, word) if opens_with_vowel(following) else word
 
 
-def _settle(spoken: list[Word]) -> list[Word]:
-    """What depends on the neighbour: l'homme, cet homme, mon école, du pain, s'il."""
-    settled: list[Word] = []
-    for word, following in zip(spoken, [*spoken[1:], spoken[-1]], strict=True):
+def _adjust(found: list[Word]) -> list[Word]:
+    """Apply the rules of adjacent words: l'homme, cet homme, mon école, du pain, s'il."""
+    adjusted: list[Word] = []
+    for word, following in zip(found, [*found[1:], found[-1]], strict=True):
         text, keys = _elided(word.text, following.text), word.keys
-        if settled and (settled[-1].text, text) in _CONTRACTED:
-            text = _elided(_CONTRACTED[settled[-1].text, text], following.text)
-            keys = (*settled.pop().keys, *keys)
-        settled.append(Word(text, keys))
-    return settled
+        if adjusted and (adjusted[-1].text, text) in _CONTRACTED:
+            text = _elided(_CONTRACTED[adjusted[-1].text, text], following.text)
+            keys = (*adjusted.pop().keys, *keys)
+        adjusted.append(Word(text, keys))
+    return adjusted

@@ -1,4 +1,4 @@
-"""How words change their form: English -s, -ed, -ing; French plurals, feminines, conjugation.
+"""Inflection: English -s, -ed, -ing; French plurals, feminines, conjugation.
 
 Verbs have five persons, in this order everywhere: I, you, he or she, we, they. English "you" is
 always the French singular "tu", so that a sentence has one translation; there is no "vous".
@@ -13,7 +13,7 @@ Genders = tuple[str, str, str, str]
 
 
 def ending_in_s(word: str) -> str:
-    """The plural of a noun, the third person of a verb: key keys, box boxes, carry carries."""
+    """Return the plural of a noun or the third person of a verb: keys, boxes, carries."""
     if re.search(r"(s|x|ch|sh|o)$", word):
         return word + "es"
     return re.sub(r"([^aeiou])y$", r"\1ie", word) + "s"
@@ -24,7 +24,7 @@ def ending_in_ed(verb: str) -> str:
 
 
 def ending_in_ing(verb: str) -> str:
-    """Write writing, run running: one short vowel doubles the consonant behind it."""
+    """Return writing for write; a single short vowel doubles the consonant: run, running."""
     if re.fullmatch(r"[^aeiou]*[aeiou][bdgmnpt]", verb):
         return verb + verb[-1] + "ing"
     return verb.removesuffix("e") + "ing"
@@ -78,7 +78,7 @@ class Conjugation(NamedTuple):
 
 _WITH_ETRE = {"aller", "venir", "arriver", "partir", "tomber", "rester"}
 
-# Endings of the present, and of what the future and the participle are made from.
+# Endings of the present, of the stem of the future, and of the participle.
 _REGULAR = {
     "er": ("e es e ons ent", "er", "é"),
     "ir": ("is is it issons issent", "ir", "i"),
@@ -113,7 +113,7 @@ _FUTURE = "ai as a ons ont"
 
 
 def _with_endings(stem: str, endings: str) -> Persons:
-    """Stem and ending joined; g stays soft: mange, mangeons, mangeait, but mangions."""
+    """Join stem and endings; g stays soft: mange, mangeons, mangeait, but mangions."""
     forms = [ending.strip("-") for ending in endings.split()]
     soft = [("e" if stem[-1] == "g" and form[:1] in ("a", "o") else "") + form for form in forms]
     first, second, third, fourth, fifth = (stem + form for form in soft)
@@ -121,7 +121,7 @@ def _with_endings(stem: str, endings: str) -> Persons:
 
 
 def conjugation(infinitive: str, reflexive: bool = False) -> Conjugation:
-    """All forms of a verb, from its infinitive alone."""
+    """Return all forms of a verb, given its infinitive."""
     if infinitive in _IRREGULAR_FORMS:
         first, second, third, fourth, fifth, future, participle = _IRREGULAR_FORMS[infinitive]
         present = (first, second, third, fourth, fifth)

@@ -1,7 +1,7 @@
-"""The open classes, as tables: nouns, prepositions, adjectives, verbs.
+"""Tables of the open word classes: nouns, prepositions, adjectives, verbs.
 
-A selection says which nouns go with a word, so that sentences make sense: kinds of nouns, groups of
-kinds, single nouns, and `-` before those that are left out ("big man" would be a "great man").
+A selection lists the nouns that a word goes with: kinds of nouns, groups of kinds, single nouns,
+and `-` before excluded ones ("big man" would be "grand homme", a great man).
 """
 
 import re
@@ -16,7 +16,7 @@ from glassformer.data.grammar.inflection import (
 )
 from glassformer.data.grammar.words import IS, WAS, Adjective, Noun, Preposition, Verb
 
-# kind: English = French, gender; a plural that no rule makes comes after a slash.
+# kind: English = French, gender; an irregular plural follows a slash.
 _NOUNS = """
 human:     man/men = homme m, woman/women = femme f, boy = garçon m, girl = fille f
 person:    child/children = enfant m, king = roi m, queen = reine f, doctor = médecin m,
@@ -50,7 +50,7 @@ _GROUPS = {
     "wares": "garment vehicle furniture object",
 }
 
-# English | French | what it may stand before
+# English | French | nouns that may follow
 _PREPOSITIONS = """
 in          | dans     | house castle church hotel kitchen garden street
 behind      | derrière | building tree
@@ -66,7 +66,7 @@ on          | sur      | table chair
 under       | sous     | table chair tree
 """
 
-# English | French masculine, feminine if no rule makes it, form before a vowel | nouns
+# English | French masculine, irregular feminine, form before a vowel | nouns
 _ADJECTIVES_BEFORE = """
 small     | petit                   | boy girl child animal wares plant building garden window
 big       | grand                   | animal wares plant building garden kitchen window -school
@@ -107,7 +107,7 @@ dangerous   | dangereux     | wolf dog street knife man horse
 """
 
 # English, an irregular past after a slash | French | aspect | subjects | objects | adjuncts,
-# with `!` where the verb is not used without one
+# with `!` where the verb requires one
 _VERBS = """
 sleep/slept     | dormir       | activity   | animate | | in behind near
 cry             | pleurer      | activity   | people | | in behind with
@@ -172,7 +172,7 @@ bring/brought   | apporter     | activity   | people | food staple drink chair k
 
 
 def _rows(table: str) -> list[list[str]]:
-    """The lines of a table in columns; an indented line goes on with the one before."""
+    """Return the rows of a table in columns; an indented line continues the line before."""
     lines = re.sub(r"\n +", " ", table.strip()).splitlines()
     return [[column.strip() for column in line.split("|")] for line in lines]
 
@@ -194,7 +194,7 @@ NOUNS = _nouns()
 
 
 def select(selection: str) -> tuple[Noun, ...]:
-    """The nouns of a selection, in the order of the lexicon."""
+    """Return the nouns of a selection, in the order of the lexicon."""
     terms = " ".join(_GROUPS.get(term, term) for term in selection.split()).split()
     wanted = {term for term in terms if not term.startswith("-")}
     unwanted = {term[1:] for term in terms if term.startswith("-")}
@@ -264,11 +264,11 @@ BE = Verb(
 HAVE = next(verb for verb in VERBS if verb.french.infinitive == "avoir")
 
 
-def _speaking(rank: int, aspect: str, base: str, past: str, french: str) -> Verb:
-    """A verb before a clause: she thinks that …"""
+def _clause_verb(rank: int, aspect: str, base: str, past: str, french: str) -> Verb:
+    """Return a verb with a clause as its object: she thinks that …"""
     forms, subjects = english_forms(base, past), select("people -child")
     return Verb(rank, aspect, forms, "", conjugation(french), subjects=subjects)
 
 
-THINK = _speaking(len(VERBS) + 1, "state", "think", "thought", "penser")
-SAY = _speaking(len(VERBS) + 2, "event", "say", "said", "dire")
+THINK = _clause_verb(len(VERBS) + 1, "state", "think", "thought", "penser")
+SAY = _clause_verb(len(VERBS) + 2, "event", "say", "said", "dire")

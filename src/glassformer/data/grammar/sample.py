@@ -1,9 +1,10 @@
-"""Trees drawn at random from what may be said."""
+"""Random syntax trees under the constraints of `usage`."""
 
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
+from glassformer.data.grammar import usage
 from glassformer.data.grammar.lexicon import ADJECTIVES, BE, SAY, THINK
 from glassformer.data.grammar.tree import (
     PEOPLE,
@@ -15,40 +16,6 @@ from glassformer.data.grammar.tree import (
     NounPhrase,
     Pronoun,
     Sentence,
-)
-from glassformer.data.grammar.usage import (
-    ADJECTIVES_OF,
-    COLOURS_OF,
-    DEEDS_IN,
-    DONE_BY,
-    DONE_TO,
-    ECHOES,
-    FAMILY,
-    FEELINGS,
-    FREQUENCIES_IN,
-    LIKING,
-    LINKS,
-    MOSTLY_YES,
-    OTHERS,
-    OWNED,
-    OWNERS,
-    PASSING,
-    PERSONS,
-    PLACED,
-    PLACES,
-    POLARITIES,
-    PRONOUNS,
-    REPORTS,
-    SINGULAR_ONLY,
-    TENSES,
-    TENSES_OF_QUESTIONS,
-    TENSES_OF_RELATIVES,
-    TIMES_IN,
-    UNCOUNTED,
-    VERBS_IN,
-    WHOLES,
-    concerns_people,
-    determiners,
 )
 from glassformer.data.grammar.words import (
     BECAUSE,
@@ -81,13 +48,13 @@ from glassformer.data.grammar.words import (
 
 T = TypeVar("T")
 
-_FEW = 0.08  # plurals among places and companions
+_FEW_PLURALS = 0.08  # probability of a plural among places and companions
 
 
 class Sampler:
-    """Draws sentences, the same ones from the same seed on every machine.
+    """A sampler of sentences, the same ones for a seed on every machine.
 
-    Only `Random.random` is used: Python promises to keep its sequence, and that of no other draw.
+    Only `Random.random` is used: Python keeps its sequence stable, and that of no other method.
     A "rich" clause may have relative clauses, owners and expressions of time.
     """
 
@@ -106,31 +73,31 @@ class Sampler:
     # Sentences
 
     def _statement(self) -> Sentence:
-        tense = self._pick(TENSES)
-        clause = self._clause(self._pick(VERBS_IN[tense]), tense, rich=True)
+        tense = self._pick(usage.TENSES)
+        clause = self._clause(self._pick(usage.VERBS_IN[tense]), tense, rich=True)
         clause.time_first = clause.time is not None and self._chance(0.4)
         return Sentence(clause)
 
     def _yes_or_no(self) -> Sentence:
-        tense = self._pick(TENSES_OF_QUESTIONS)
-        return self._asked(YES_NO, self._pick(VERBS_IN[tense]), tense, rich=True)
+        tense = self._pick(usage.TENSES_OF_QUESTIONS)
+        return self._asked(YES_NO, self._pick(usage.VERBS_IN[tense]), tense, rich=True)
 
     def _who_does(self) -> Sentence:
-        tense = self._pick(TENSES_OF_QUESTIONS)
-        verb = self._pick(VERBS_IN[tense])
+        tense = self._pick(usage.TENSES_OF_QUESTIONS)
+        verb = self._pick(usage.VERBS_IN[tense])
         return Sentence(self._clause(verb, tense, YES, Gap(), rich=True), WHO)
 
     def _whom_or_what(self) -> Sentence:
-        tense = self._pick(TENSES_OF_RELATIVES)
-        verb = self._pick([v for v in VERBS_IN[tense] if v.objects])
+        tense = self._pick(usage.TENSES_OF_RELATIVES)
+        verb = self._pick([v for v in usage.VERBS_IN[tense] if v.objects])
         only_people = verb.objects[-1].kind in PEOPLE
-        whom = only_people or (concerns_people(verb.objects) and self._chance(0.5))
+        whom = only_people or (usage.concerns_people(verb.objects) and self._chance(0.5))
         return self._asked(WHO if whom else WHAT, verb, tense, object=Gap())
 
     def _which(self) -> Sentence:
-        tense = self._pick(TENSES_OF_RELATIVES)
-        verb = self._pick([v for v in VERBS_IN[tense] if v.objects])
-        nouns = [noun for noun in verb.objects if noun.kind not in SINGULAR_ONLY]
+        tense = self._pick(usage.TENSES_OF_RELATIVES)
+        verb = self._pick([v for v in usage.VERBS_IN[tense] if v.objects])
+        nouns = [noun for noun in verb.objects if noun.kind not in usage.SINGULAR_ONLY]
         asked = self._phrase(nouns or verb.objects, known=True)
         asked.determiner = WHICH
         sentence = self._asked(YES_NO, verb, tense, object=Gap(asked.agreement, asked.noun))
@@ -139,21 +106,21 @@ class Sampler:
 
     def _where(self) -> Sentence:
         tense = self._pick((PROGRESSIVE, PAST, FUTURE))
-        verb = self._pick([v for v in VERBS_IN[tense] if {*v.prepositions} & PLACES])
+        verb = self._pick([v for v in usage.VERBS_IN[tense] if {*v.prepositions} & usage.PLACES])
         return self._asked(WHERE, verb, tense, placed=False)
 
     def _where_is(self) -> Sentence:
-        nouns, _ = self._pick(PLACED)
+        nouns, _ = self._pick(usage.PLACED)
         subject = self._phrase(nouns, known=True, rich=True)
         return Sentence(Clause(subject, BE, self._pick((PRESENT, PAST))), WHERE)
 
     def _when(self) -> Sentence:
         tense = self._pick((PAST, FUTURE))
-        return self._asked(WHEN, self._pick(DEEDS_IN[tense]), tense)
+        return self._asked(WHEN, self._pick(usage.DEEDS_IN[tense]), tense)
 
     def _why(self) -> Sentence:
         tense = self._pick((PRESENT, PROGRESSIVE, PAST))
-        return self._asked(WHY, self._pick(VERBS_IN[tense]), tense)
+        return self._asked(WHY, self._pick(usage.VERBS_IN[tense]), tense)
 
     def _asked(
         self,
@@ -168,21 +135,21 @@ class Sampler:
         return Sentence(self._clause(verb, tense, YES, subject, object, rich, placed), question)
 
     def _linked(self) -> Sentence:
-        link, first_tense, second_tense = self._pick(LINKS)
-        verb = self._pick((VERBS_IN if link is IF else DEEDS_IN)[first_tense])
-        subject = self._subject(PERSONS, known=True, rich=False) if verb is BE else None
-        polarity = YES if link is WHEN_CLAUSE else self._pick(MOSTLY_YES)
+        link, first_tense, second_tense = self._pick(usage.LINKS)
+        verb = self._pick((usage.VERBS_IN if link is IF else usage.DEEDS_IN)[first_tense])
+        subject = self._subject(usage.PERSONS, known=True, rich=False) if verb is BE else None
+        polarity = YES if link is WHEN_CLAUSE else self._pick(usage.MOSTLY_YES)
         first = self._clause(verb, first_tense, polarity, subject)
-        verb = BE if link is BECAUSE else self._pick(DEEDS_IN[second_tense])
+        verb = BE if link is BECAUSE else self._pick(usage.DEEDS_IN[second_tense])
         echoes = link is BECAUSE or (link is IF and self._chance(0.5))
-        subject = self._echo(first.subject) if echoes else None
-        second = self._clause(verb, second_tense, self._pick(MOSTLY_YES), subject)
+        subject = self._anaphor(first.subject) if echoes else None
+        second = self._clause(verb, second_tense, self._pick(usage.MOSTLY_YES), subject)
         return Sentence(first, link=link, second=second)
 
     def _reported(self) -> Sentence:
-        tense, said = self._pick(REPORTS)
+        tense, content_tense = self._pick(usage.REPORTS)
         clause = self._clause(self._pick((THINK, SAY)), tense, YES)
-        clause.content = self._clause(self._pick(VERBS_IN[said]), said)
+        clause.content = self._clause(self._pick(usage.VERBS_IN[content_tense]), content_tense)
         return Sentence(clause)
 
     # Clauses
@@ -197,8 +164,8 @@ class Sampler:
         rich: bool = False,
         placed: bool = True,
     ) -> Clause:
-        """All that the verb asks for and some that it allows, but for what is given."""
-        polarity = polarity or self._pick(POLARITIES[verb.aspect][tense])
+        """Return a clause with what the verb requires and some of what it allows, unless given."""
+        polarity = polarity or self._pick(usage.POLARITIES[verb.aspect][tense])
         if verb is BE:
             return self._being(tense, polarity, subject, rich)
         subject = subject or self._subject(verb.subjects, polarity is not YES, rich)
@@ -210,7 +177,7 @@ class Sampler:
         if verb.objects:
             clause.object = object or self._object(clause, rich)
         if isinstance(clause.object, NounPhrase) and clause.object.relative:
-            return clause  # what came next would seem to be part of the relative clause
+            return clause  # a later phrase would attach to the relative clause
         if placed and verb.prepositions:
             self._add_adjunct(clause, 0.35 if rich else 0.1)
         if rich:
@@ -220,19 +187,21 @@ class Sampler:
     def _being(
         self, tense: Tense, polarity: Polarity, subject: Nominal | None, rich: bool
     ) -> Clause:
-        """Tired, or in the garden."""
+        """Return a clause with "be": tired, or in the garden."""
         if subject is None and self._chance(0.3):
-            nouns, prepositions = self._pick(PLACED)
+            nouns, prepositions = self._pick(usage.PLACED)
             subject, preposition = self._subject(nouns, True, rich), self._pick(prepositions)
-            place = Adjunct(preposition, self._phrase(preposition.nouns, True, plurals=_FEW))
+            place = Adjunct(
+                preposition, self._phrase(preposition.nouns, True, plurals=_FEW_PLURALS)
+            )
             return Clause(subject, BE, tense, polarity, adjunct=place)
         if isinstance(subject, Gap) and subject.noun is not None:
-            predicate = self._pick(ADJECTIVES_OF[subject.noun])
+            predicate = self._pick(usage.ADJECTIVES_OF[subject.noun])
         elif subject is not None:
-            predicate = self._pick(FEELINGS)
+            predicate = self._pick(usage.FEELINGS)
         else:
             lasting = tense is not FUTURE and polarity in (YES, NOT)
-            predicate = self._pick(ADJECTIVES if lasting else PASSING)
+            predicate = self._pick(ADJECTIVES if lasting else usage.PASSING)
             subject = self._subject(predicate.nouns, True, rich, described=True)
         return Clause(subject, BE, tense, polarity, predicate=predicate)
 
@@ -242,15 +211,15 @@ class Sampler:
             clause.adjunct = Adjunct(preposition, self._complement(clause, preposition))
 
     def _complement(self, clause: Clause, preposition: Preposition) -> NounPhrase | Pronoun:
-        if concerns_people(preposition.nouns) and self._chance(0.5):
-            return self._somebody_else(clause.subject)
-        return self._phrase(preposition.nouns, known=self._chance(0.7), plurals=_FEW)
+        if usage.concerns_people(preposition.nouns) and self._chance(0.5):
+            return self._other_pronoun(clause.subject)
+        return self._phrase(preposition.nouns, known=self._chance(0.7), plurals=_FEW_PLURALS)
 
     def _add_adverb(self, clause: Clause) -> None:
-        """How often, or when; "never" and "no longer" say it already."""
+        """Add a frequency or a time, except beside "never" and "no longer"."""
         if clause.verb.aspect == "state":
             return
-        frequencies, times = FREQUENCIES_IN[clause.tense], TIMES_IN[clause.tense]
+        frequencies, times = usage.FREQUENCIES_IN[clause.tense], usage.TIMES_IN[clause.tense]
         if frequencies and clause.polarity is YES and self._chance(0.2):
             clause.frequency = self._pick(frequencies)
         elif times and clause.polarity in (YES, NOT) and self._chance(0.25):
@@ -261,18 +230,18 @@ class Sampler:
     def _subject(
         self, nouns: Sequence[Noun], known: bool, rich: bool, described: bool = False
     ) -> Nominal:
-        if concerns_people(nouns) and self._chance(0.3):
-            return Pronoun(self._pick(PRONOUNS))
+        if usage.concerns_people(nouns) and self._chance(0.3):
+            return Pronoun(self._pick(usage.PRONOUNS))
         if self._chance(0.07):
             return self._both(nouns)
         return self._phrase(nouns, known, rich, described)
 
-    def _echo(self, subject: Nominal) -> Pronoun:
-        """Feminine plurals have none: "they" is masculine here."""
-        return Pronoun(ECHOES.get(subject.agreement) or self._pick(PRONOUNS))
+    def _anaphor(self, subject: Nominal) -> Pronoun:
+        """Return the pronoun of a subject; feminine plurals have none, so any pronoun is drawn."""
+        return Pronoun(usage.ANAPHORS.get(subject.agreement) or self._pick(usage.PRONOUNS))
 
-    def _somebody_else(self, subject: Nominal) -> Pronoun:
-        others = OTHERS[subject.word] if isinstance(subject, Pronoun) else PRONOUNS
+    def _other_pronoun(self, subject: Nominal) -> Pronoun:
+        others = usage.OTHERS[subject.word] if isinstance(subject, Pronoun) else usage.PRONOUNS
         return Pronoun(self._pick(others))
 
     def _both(self, nouns: Sequence[Noun]) -> Nominal:
@@ -282,29 +251,29 @@ class Sampler:
     def _object(self, clause: Clause, rich: bool) -> Nominal:
         nouns, is_negated = clause.verb.objects, clause.polarity is not YES
         if self._chance(0.2) and not isinstance(clause.recipient, Pronoun):
-            if concerns_people(nouns):
-                return self._somebody_else(clause.subject)
-            if nouns[0].kind not in UNCOUNTED:
+            if usage.concerns_people(nouns):
+                return self._other_pronoun(clause.subject)
+            if nouns[0].kind not in usage.UNCOUNTED:
                 return Pronoun(THEY)
-        if clause.verb in LIKING:
+        if clause.verb in usage.LIKING:
             return self._liked(nouns, rich and not is_negated)
         if not is_negated and self._chance(0.05):
             return self._both(nouns)
-        # A relative clause would want the subjunctive behind a negated indefinite, and would
-        # swallow a recipient that follows.
+        # After a negated indefinite a relative clause needs the subjunctive, and a recipient after
+        # a relative clause would attach to it.
         plain = is_negated or isinstance(clause.recipient, NounPhrase)
         return self._phrase(nouns, rich=rich and not plain)
 
     def _liked(self, nouns: Sequence[Noun], rich: bool) -> NounPhrase:
-        """Cats in general, or this one, but not some of them."""
+        """Return an object of love or hate: cats in general or this cat, not some cats."""
         if self._chance(0.6):
             return self._phrase(nouns, known=True, rich=rich)
-        noun = self._pick([noun for noun in nouns if noun.kind not in FAMILY])
-        return NounPhrase(noun, GENERIC, plural=noun.kind not in UNCOUNTED)
+        noun = self._pick([noun for noun in nouns if noun.kind not in usage.FAMILY])
+        return NounPhrase(noun, GENERIC, plural=noun.kind not in usage.UNCOUNTED)
 
     def _recipient(self, subject: Nominal, nouns: Sequence[Noun]) -> NounPhrase | Pronoun:
         if self._chance(0.5):
-            return self._somebody_else(subject)
+            return self._other_pronoun(subject)
         return self._phrase(nouns, known=self._chance(0.6))
 
     # Noun phrases
@@ -317,38 +286,50 @@ class Sampler:
         described: bool = False,
         plurals: float = 0.3,
     ) -> NounPhrase:
-        """One of the nouns with all that belongs to it; `described` ones get no adjective."""
+        """Return a noun with determiner, adjectives, owner and relative clause.
+
+        A `described` noun gets no adjective.
+        """
         noun = self._pick(nouns)
-        plural = noun.kind not in SINGULAR_ONLY and self._chance(plurals)
-        phrase = NounPhrase(noun, self._pick(determiners(noun, plural, known)), plural)
-        if noun in OWNED and self._chance(0.2):
+        plural = noun.kind not in usage.SINGULAR_ONLY and self._chance(plurals)
+        phrase = NounPhrase(noun, self._pick(usage.determiners(noun, plural, known)), plural)
+        if noun in usage.OWNED and self._chance(0.2):
             phrase.determiner = self._pick(POSSESSIVES)
             if rich and self._chance(0.5):
                 phrase.determiner, phrase.owner = THE, self._owner(noun)
-        if not described and ADJECTIVES_OF[noun] and self._chance(0.35 if rich else 0.15):
+        if not described and usage.ADJECTIVES_OF[noun] and self._chance(0.35 if rich else 0.15):
             self._add_adjectives(phrase)
-        if rich and noun.kind not in FAMILY and self._chance(0.1):
+        if rich and noun.kind not in usage.FAMILY and self._chance(0.1):
             phrase.relative = self._relative(phrase)
         return phrase
 
     def _owner(self, noun: Noun) -> NounPhrase:
-        return self._phrase(WHOLES if noun.kind == "part" else OWNERS, known=True, plurals=0.0)
+        owners = usage.WHOLES if noun.kind == "part" else usage.OWNERS
+        return self._phrase(owners, known=True, plurals=0.0)
 
     def _add_adjectives(self, phrase: NounPhrase) -> None:
-        adjective = self._pick(ADJECTIVES_OF[phrase.noun])
+        adjective = self._pick(usage.ADJECTIVES_OF[phrase.noun])
         if not adjective.precedes:
             phrase.after = adjective
             return
         phrase.before = adjective
-        if COLOURS_OF[phrase.noun] and self._chance(0.25):
-            phrase.after = self._pick(COLOURS_OF[phrase.noun])
+        if usage.COLOURS_OF[phrase.noun] and self._chance(0.25):
+            phrase.after = self._pick(usage.COLOURS_OF[phrase.noun])
 
     def _relative(self, phrase: NounPhrase) -> Clause | None:
-        """Who is tired, who sees the king, whom the king sees; None where nothing fits."""
-        noun, tense = phrase.noun, self._pick(TENSES_OF_RELATIVES)
-        gap, by, to = Gap(phrase.agreement, noun), DONE_BY[noun, tense], DONE_TO[noun, tense]
-        if not phrase.before and not phrase.after and ADJECTIVES_OF[noun] and self._chance(0.2):
-            return self._being(self._pick((PRESENT, PAST)), self._pick(MOSTLY_YES), gap, rich=False)
+        """Return a relative clause (who is tired, who sees me, whom I see), or None."""
+        noun, tense = phrase.noun, self._pick(usage.TENSES_OF_RELATIVES)
+        gap = Gap(phrase.agreement, noun)
+        by, to = usage.DONE_BY[noun, tense], usage.DONE_TO[noun, tense]
+        if (
+            not phrase.before
+            and not phrase.after
+            and usage.ADJECTIVES_OF[noun]
+            and self._chance(0.2)
+        ):
+            return self._being(
+                self._pick((PRESENT, PAST)), self._pick(usage.MOSTLY_YES), gap, rich=False
+            )
         if by and self._chance(0.5):
             return self._clause(self._pick(by), tense, subject=gap)
         return self._clause(self._pick(to), tense, object=gap) if to else None

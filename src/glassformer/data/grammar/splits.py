@@ -1,9 +1,9 @@
-"""Training and test sentences that differ by construction: some words never meet in training.
+"""Splits by held-out combinations of words.
 
-A combination is a verb or an adjective with a noun that it goes with. One in twenty is kept for
-"valid" and one in twenty for "test"; training sentences hold neither, and every sentence of another
-split holds at least one of its own. So no sentence is in two splits, and a translator is asked for
-pairs of words that it has never seen together.
+A combination is a verb or an adjective with a noun that it goes with. One in twenty is reserved for
+"valid" and one in twenty for "test". Training sentences contain neither; every sentence of another
+split contains at least one of its own. So no sentence is in two splits, and the test measures
+generalisation to unseen combinations.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ Combination = tuple[Verb | Adjective, Noun]
 
 
 def split_of(combination: Combination) -> str:
-    """A Latin square: the held-out nouns of a word are evenly spaced, so none loses all of its."""
+    """Return the split of a combination, by a Latin square: each word keeps most of its nouns."""
     word, noun = combination
     return {0: "test", 10: "valid"}.get((7 * word.rank + noun.rank) % 20, "train")
 
@@ -28,7 +28,7 @@ def belongs(sentence: Sentence, split: str) -> bool:
 
 
 def combinations(sentence: Sentence) -> Iterator[Combination]:
-    """Every verb or adjective of a sentence with each noun that it is said of."""
+    """Yield every verb or adjective of a sentence with each noun that it applies to."""
     yield from _of_clause(sentence.clause)
     yield from _of_nominal(sentence.asked)
     if sentence.second is not None:

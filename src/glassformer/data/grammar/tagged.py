@@ -1,12 +1,14 @@
-"""Words that know what they express, and what is made of them: text, and the gold alignment.
+"""Words with the keys that they express, and the gold alignment of two sentences.
 
-A key is a node of the tree and the part of it that a word expresses. Both languages are spoken
-from the same tree, so two words are translations of each other exactly where they share a key.
+A key is a node of the tree and the part of it that a word expresses. Both languages are realised
+from the same tree, so two words are translations of each other exactly if they share a key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from glassformer.data.grammar.tree import Clause, Sentence
 
 Key = tuple[object, str]
 
@@ -17,16 +19,38 @@ class Word(NamedTuple):
 
 
 def words(text: str, *keys: Key) -> list[Word]:
-    """Each word of an expression, all saying the same."""
+    """Return the words of an expression, all with the same keys."""
     return [Word(part, keys) for part in text.split()]
+
+
+def join_clauses(
+    sentence: Sentence, link: str, clause: Callable[[Clause], list[Word]]
+) -> list[Word]:
+    """Return the clauses of a sentence, realised by `clause`, with the `link` of one language."""
+    first = clause(sentence.clause)
+    if sentence.link is None or sentence.second is None:
+        return first
+    conjunction, second = words(link, (sentence, "link")), clause(sentence.second)
+    if sentence.link.leads:
+        return [*conjunction, *first, Word(",", ((sentence, "comma"),)), *second]
+    return [*first, *conjunction, *second]
+
+
+def adverb(clause: Clause, name: str, labelled: tuple[tuple[str, str], ...]) -> list[Word]:
+    """Return the words of an adverb; words with the same label translate each other."""
+    return [Word(word, ((clause, name + label),)) for word, label in labelled]
+
+
+def end_mark(sentence: Sentence) -> Word:
+    return Word("." if sentence.question is None else "?", ((sentence, "end"),))
 
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """A sentence, its translation, the words of both and which of them translate which.
+    """A sentence, its translation, the words of both and their alignment.
 
-    The words stand in the text in their order, with nothing but spaces between them. "L'" and
-    "homme" are two words, and so are "king" and "'s"; punctuation is a word of its own.
+    The words are in the order of the text, with nothing but spaces between them. "L'" and "homme"
+    are two words, and so are "king" and "'s"; a punctuation mark is a word.
     """
 
     source: str
@@ -37,7 +61,7 @@ class AlignedPair:
 
 
 def align(source: Sequence[Word], target: Sequence[Word]) -> frozenset[tuple[int, int]]:
-    """The join of two sentences on their keys."""
+    """Join two sentences on their keys."""
     places: dict[Key, list[int]] = {}
     for i, word in enumerate(source):
         for key in word.keys:
@@ -48,6 +72,6 @@ def align(source: Sequence[Word], target: Sequence[Word]) -> frozenset[tuple[int
 
 
 def capitalised(sentence: Sequence[Word]) -> tuple[str, ...]:
-    """The words as text, the first with a capital letter."""
+    """Return the words as text, the first with a capital letter."""
     first = sentence[0].text
     return (first[0].upper() + first[1:], *[word.text for word in sentence[1:]])

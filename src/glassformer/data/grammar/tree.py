@@ -1,6 +1,6 @@
-"""What a sentence means, before either language says it.
+"""Syntax trees, which do not depend on the language.
 
-Nodes are compared by identity: "the man" twice in a sentence is two men, with keys of their own.
+Nodes are compared by identity: "the man" twice in a sentence is two nodes with different keys.
 """
 
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ PEOPLE = {"human", "person", "kin", "parent"}  # kinds of nouns
 
 @dataclass(eq=False, slots=True)
 class NounPhrase:
-    """The king's small black cat that is sleeping."""
+    """A noun with its dependents: the king's small black cat that is sleeping."""
 
     noun: Noun
     determiner: Determiner = THE
     plural: bool = False
-    before: Adjective | None = None  # as French places them
+    before: Adjective | None = None  # before or after the noun in French
     after: Adjective | None = None
     owner: "NounPhrase | None" = None
     relative: "Clause | None" = None
@@ -48,7 +48,7 @@ class NounPhrase:
 
 @dataclass(eq=False, slots=True)
 class Both:
-    """The king and the queen: masculine unless both are feminine."""
+    """Two noun phrases: the king and the queen. Masculine unless both are feminine."""
 
     first: NounPhrase
     second: NounPhrase
@@ -69,7 +69,7 @@ class Pronoun:
 
 @dataclass(eq=False, slots=True)
 class Gap:
-    """Where the noun of a relative clause, or the question word, is understood."""
+    """The place of the noun of a relative clause, or of the question word."""
 
     agreement: Agreement = Agreement()  # noqa: RUF009  (a tuple, so it is safe to share)
     noun: Noun | None = None

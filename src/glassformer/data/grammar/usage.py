@@ -1,6 +1,6 @@
-"""What may be said, so that sentences make sense: tenses, negations, determiners, who does what.
+"""Constraints of meaning: tenses, negations, determiners, and the arguments of verbs.
 
-Options are drawn evenly: what stands in a table twice comes twice as often.
+Options are drawn uniformly: an entry that is in a table twice is drawn twice as often.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ from glassformer.data.grammar.words import (
 # Pronouns
 
 PRONOUNS = (I, YOU, HE, SHE, WE, THEY)
-ECHOES = {pronoun.agreement: pronoun for pronoun in PRONOUNS}  # the king … he
+ANAPHORS = {pronoun.agreement: pronoun for pronoun in PRONOUNS}  # the king … he
 # Not "I see me", nor "we see me".
 OTHERS = {
     I: (YOU, HE, SHE, THEY),
@@ -81,10 +81,10 @@ LINKS = (
     *((IF, PRESENT, FUTURE),) * 3,
 )
 
-# What is said or thought, and when it is; "said" and "thought" draw it into the past.
+# Tense of "say" and "think", and of the clause that depends on it: sequence of tenses.
 REPORTS = (*((PRESENT, tense) for tense in TENSES_OF_RELATIVES), *((PAST, WAS_DOING),) * 2)
 
-# Negations by the verb's aspect and tense. What has no entry is not said, as "he is knowing", or
+# Polarities by the verb's aspect and tense. A missing entry is not generated: "he is knowing",
 # "he was never eating".
 MOSTLY_YES = (YES, YES, YES, YES, NOT)
 POLARITIES: dict[str, dict[Tense, tuple[Polarity, ...]]] = {
@@ -128,7 +128,7 @@ FREQUENCIES_IN = {tense: [f for f in FREQUENCIES if tense in f.tenses] for tense
 
 UNCOUNTED = {"staple", "drink"}
 SINGULAR_ONLY = {*UNCOUNTED, "parent"}
-FAMILY = {"kin", "parent"}  # always somebody's
+FAMILY = {"kin", "parent"}  # always with a possessive
 # Not "my woman", "my girl": they would be my wife and my daughter.
 OWNED = frozenset(
     select(
@@ -149,7 +149,7 @@ _COUNTED = {
 
 
 def determiners(noun: Noun, plural: bool, known: bool) -> Sequence[Determiner]:
-    """Articles and the like; `known` leaves out what would introduce something new."""
+    """Return the determiners of a noun; `known` excludes indefinite ones."""
     if noun.kind in FAMILY:
         return POSSESSIVES
     if known:
@@ -174,17 +174,17 @@ VERBS_IN = {
 DONE_BY = _by_noun(lambda verb: verb.subjects)
 DONE_TO = _by_noun(lambda verb: verb.objects)
 ADJECTIVES_OF = {noun: [a for a in ADJECTIVES if noun in a.nouns] for noun in NOUNS}
-# Behind another in English and behind the noun in French: a small red car.
+# After another adjective in English and after the noun in French: a small red car.
 _COLOURS = {"red", "green", "blue", "white", "black", "French", "Italian"}
 COLOURS_OF = {noun: [a for a in ADJECTIVES_OF[noun] if a.english in _COLOURS] for noun in NOUNS}
-# Adjectives for what comes and goes: one may be no longer tired, but not no longer Italian.
+# Adjectives of temporary states: one may be no longer tired, but not no longer Italian.
 _STATES = {"tired", "happy", "sad", "rich", "sick", "dirty", "empty", "dangerous"}
 PASSING = [a for a in ADJECTIVES if a.english in _STATES]
 FEELINGS = [a for a in PASSING if {*select("people -child")} <= {*a.nouns}]
 DEEDS_IN = {t: [v for v in VERBS_IN[t] if v.aspect not in ("state", "being")] for t in TENSES}
 LIKING = {verb for verb in VERBS if verb.english["base"][0] in ("love", "hate")}  # I love cats
 
-# What "be" puts where.
+# Nouns and prepositions of "be" with a place.
 PLACED = tuple(
     (select(nouns), [PREPOSITIONS[name] for name in names])
     for nouns, names in {
@@ -196,5 +196,5 @@ PLACES = {PREPOSITIONS[name] for name in ("in", "behind", "near", "at", "to", "i
 
 
 def concerns_people(nouns: Sequence[Noun]) -> bool:
-    """The lexicon's order has people first."""
+    """Return whether people are among the nouns; the lexicon lists them first."""
     return bool(nouns) and nouns[0].kind in PEOPLE

@@ -1,4 +1,4 @@
-"""The kinds of words, and the small closed classes: pronouns, determiners, tenses, negations.
+"""Word classes, and the closed ones: pronouns, determiners, tenses, negations.
 
 An entry holds both languages. Nouns, verbs, adjectives and prepositions are in `lexicon.py`.
 """
@@ -16,7 +16,7 @@ from glassformer.data.grammar.inflection import (
 
 
 class Agreement(NamedTuple):
-    """What a verb or an adjective takes over from a noun."""
+    """Person, number and gender that a verb or an adjective takes from a noun."""
 
     person: int = 2  # of five, see inflection
     plural: bool = False
@@ -24,7 +24,7 @@ class Agreement(NamedTuple):
 
     @property
     def form(self) -> int:
-        """Which of an adjective's four forms."""
+        """The index of an adjective's four forms."""
         return 2 * self.plural + self.feminine
 
 
@@ -77,11 +77,11 @@ class Personal:
     subject: str
     direct: str
     indirect: str
-    strong: str  # behind a preposition
+    strong: str  # after a preposition
     agreement: Agreement
 
 
-# "I", "you", "we" and "they" are masculine in French: English does not tell.
+# "I", "you", "we" and "they" are masculine in French: English has no gender there.
 I = Personal(("I", "me"), "je", "me", "me", "moi", Agreement(0))  # noqa: E741
 YOU = Personal(("you", "you"), "tu", "te", "te", "toi", Agreement(1))
 HE = Personal(("he", "him"), "il", "le", "lui", "lui", Agreement(2))
@@ -95,7 +95,7 @@ REFLEXIVE: Persons = ("me", "te", "se", "nous", "se")
 class Determiner:
     english: tuple[str, str]  # singular, plural
     french: Genders
-    negated: "Determiner | None" = None  # instead, on the object of a negated verb
+    negated: "Determiner | None" = None  # replaces it on the object of a negated verb
 
 
 THE = Determiner(("the", "the"), ("le", "la", "les", "les"))
@@ -133,7 +133,7 @@ NUMBERS = tuple(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tense:
-    """How a verb stands in time in both languages.
+    """A tense in both languages.
 
     English: the form of the verb, the auxiliary before it if any, and the form of "do" where
     negation and questions need one. French: the tense of a simple verb, "perfect", or a modal verb
@@ -164,7 +164,7 @@ MUST = Tense("base", same("must"), DO, "modal", conjugation("devoir"))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Polarity:
-    """Yes, or one of the negations, each a second word beside "ne"."""
+    """Affirmative, or a negation: the second word beside "ne"."""
 
     english: str = ""
     french: str = ""
@@ -180,7 +180,7 @@ NO_LONGER = Polarity("no longer", "plus")
 class Adverb:
     """An adverb or an expression of time, and the tenses that it goes with.
 
-    Where one expression has several words, labels say which of them belong together.
+    Words of an expression that translate each other have the same label.
     """
 
     english: tuple[tuple[str, str], ...]  # word, label
@@ -230,7 +230,7 @@ WHY = Question("why", "pourquoi")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Link:
-    """Joins two clauses; one that leads stands at the head of the sentence."""
+    """A conjunction of two clauses; one that `leads` begins the sentence."""
 
     english: str
     french: str

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from torch import Tensor
 from glassformer.data.tokenizer import BOS
 from glassformer.decode.torch_decoder import TorchDecoder, TorchDecoding
 from glassformer.lab.axes import doublings
-from glassformer.lab.costs import seconds
 from glassformer.lab.drawing import COLOURS, line
 from glassformer.lab.experiment import (
     Arm,
@@ -27,7 +27,7 @@ from glassformer.lab.experiment import (
 from glassformer.lab.judging import above, below
 from glassformer.lab.report import cell
 from glassformer.lab.trials import over
-from glassformer.measure import exponent, peak_bytes
+from glassformer.measure import best_seconds, exponent, peak_bytes
 from glassformer.model.attention import fused_attention, scaled_dot_product_attention
 from glassformer.model.build import build
 from glassformer.model.transformer import LanguageModel
@@ -73,7 +73,7 @@ def attention_costs(plan: Lengths) -> Costs:
     for n in plan.attention:
         q, k, v = torch.randn(3, 1, HEADS, n, D_K).unbind()
         runs = {name: partial(kernel, q, k, v) for name, kernel in KERNELS.items()}
-        spent = seconds(runs, plan.turns)
+        spent = best_seconds(runs, plan.turns, clock=thread_time)
         for name, run in runs.items():
             costs.setdefault((f"attention, {name}", TIME), {})[n] = spent[name]
             costs.setdefault((f"attention, {name}", MEMORY), {})[n] = peak_bytes(run)
@@ -89,7 +89,7 @@ def decoding_costs(model: LanguageModel, plan: Lengths) -> Costs:
         decoding = TorchDecoder(model).start(None, 1, 1, n + plan.steps)
         decoding.prefill(ids[:, 1:].numpy())
         runs = {"with": partial(_step, decoding), "without": partial(_again, model, ids)}
-        spent = seconds(runs, plan.steps)
+        spent = best_seconds(runs, plan.steps, clock=thread_time)
         for name in runs:
             costs.setdefault((f"a token, {name} cache", TIME), {})[n] = spent[name]
         kept = model.decoder.start_cache(n).n_bytes

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from time import thread_time
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ import torch
 from glassformer.data.tokenizer import EOS
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.lab.axes import doublings
-from glassformer.lab.costs import seconds
 from glassformer.lab.drawing import COLOURS, line
 from glassformer.lab.experiment import (
     Arm,
@@ -28,6 +28,7 @@ from glassformer.lab.learning import learn, say
 from glassformer.lab.report import cell
 from glassformer.lab.sentences import bleu, lesson
 from glassformer.lab.trials import over
+from glassformer.measure import best_seconds
 from glassformer.model.build import build
 from glassformer.model.transformer import LanguageModel
 
@@ -66,7 +67,7 @@ def speed(arm: Arm, seed: int, quick: bool) -> list[Measurement]:
         decodings[groups] = TorchDecoder(model.eval()).start(None, batch, 1, behind + steps)
         decodings[groups].prefill(ids)
     runs = {groups: partial(d.step, ids[:, :1]) for groups, d in decodings.items()}
-    spent = seconds(runs, steps)
+    spent = best_seconds(runs, steps, clock=thread_time)
     found = []
     for groups, decoding in decodings.items():
         of: Arm = {KV: groups, **arm}

@@ -1,22 +1,25 @@
-"""What `glassformer align` tells of the grammar: error rates, and what to judge them by."""
+"""Alignment error rates of attention heads on the embedded grammar, beside baselines."""
 
-import json
 from dataclasses import asdict, dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 
-from glassformer.cli.evaluate import WIDTH, write
 from glassformer.data.grammar import AlignedPair
 from glassformer.evaluate.card import Circumstances, Sheet, Table, markdown, show
+from glassformer.evaluate.evaluation import WIDTH
+from glassformer.evaluate.html import sheet_html
 from glassformer.inspect.alignment import Head
+from glassformer.inspect.alignment_figures import PICTURES, draw
 from glassformer.inspect.links import Tally, at_random, diagonal, one_true_link
+from glassformer.pipeline import Translator
 
 
 def baselines(pairs: list[AlignedPair]) -> dict[str, Tally]:
-    """What a reader needs to judge an error rate by."""
+    """Return the tallies of simple alignments that an error rate is compared with."""
     gold, random = [pair.alignment for pair in pairs], np.random.default_rng(0)
     return {
         "the diagonal": Tally.of(map(diagonal, pairs), gold),
@@ -73,27 +76,51 @@ NOTES = [
 
 
 @dataclass(frozen=True)
-class Report:
-    """Error rates on the grammar."""
+class AlignmentScores:
+    """Error rates on the grammar; heads are chosen on one part and measured on another."""
 
-    dev_sentences: int
-    test_sentences: int
+    translator: Translator
+    dev_pairs: list[AlignedPair]
+    test_pairs: list[AlignedPair]
     dev: dict[Head, Tally]
     rows: list[Row]
     best: Head
     about: Circumstances
-    trained_on: str
+    named: Head | None = None  # that the user asked for
 
-    def tell(self, json_file: Path | None, markdown_file: Path | None) -> None:
+    @property
+    def trained_on(self) -> str:
+        """The name of the data that the translator was trained on."""
+        return self.translator.settings.data.name
 
-        sheet = self.sheet()
-        try:  # files first: whoever reads what is printed may stop reading, as `head` does
-            if json_file:
-                write(json_file, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
-            if markdown_file:
-                write(markdown_file, markdown(sheet))
-        finally:
-            show(sheet, Console(width=WIDTH, highlight=False))
+    @property
+    def dev_sentences(self) -> int:
+        return len(self.dev_pairs)
+
+    @property
+    def test_sentences(self) -> int:
+        return len(self.test_pairs)
+
+    def draw(self, folder: str | Path, limit: int = PICTURES) -> list[Path]:
+        """Draw the first test sentences by the named or best head, beside the true links."""
+        gold = [pair.alignment for pair in self.test_pairs]
+        head = self.named or self.best
+        return draw(self.translator, head, self.test_pairs, Path(folder), limit, gold)
+
+    def __str__(self) -> str:
+        console = Console(file=(text := StringIO()), width=WIDTH, highlight=False)
+        self.show(console)
+        return text.getvalue().rstrip()
+
+    def _repr_html_(self) -> str:
+        return sheet_html(self.sheet())
+
+    def show(self, console: Console) -> None:
+        """Print the tables."""
+        show(self.sheet(), console)
+
+    def to_markdown(self) -> str:
+        return markdown(self.sheet())
 
     def sheet(self) -> Sheet:
         columns = ["", "head", "dev", "test", "95% interval", "precision", "recall"]

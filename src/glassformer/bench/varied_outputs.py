@@ -1,4 +1,4 @@
-"""Untrained weights whose outputs vary.
+"""Random weights whose outputs vary.
 
 A freshly initialised model repeats one token whatever its source is: no beam is reordered, and
 engines that compute different things may still agree. Speed is measured on outputs that vary.
@@ -18,11 +18,11 @@ BANNED_LOGIT = -20.0
 
 
 @torch.no_grad()
-def lively(model: Transformer, unsayable: list[int]) -> Transformer:
+def vary_outputs(model: Transformer, banned: list[int]) -> Transformer:
     """Change the weights of a translator with layer norms so that its outputs vary.
 
     The mean of the features is subtracted, since it favours the same token everywhere. Tokens in
-    `unsayable` get a low logit: our search bans padding and the begin mark, others do not.
+    `banned` get a low logit: our search bans padding and the begin token, others do not.
     """
     for weight in {model.encoder.embedding.weight, model.decoder.embedding.weight}:
         weight.mul_(EMBEDDING_FACTOR)
@@ -36,7 +36,7 @@ def lively(model: Transformer, unsayable: list[int]) -> Transformer:
     norm.bias.copy_(-model.features(source, target).mean((0, 1)))
     norm.gain[0], norm.bias[0] = 0.0, 1.0  # a feature that is always 1: its weights are a bias
     model.output.weight[:, 0] = 0.0
-    model.output.weight[unsayable, 0] = BANNED_LOGIT
+    model.output.weight[banned, 0] = BANNED_LOGIT
     return model
 
 

@@ -1,8 +1,9 @@
-"""Long work: a bar with the time left on a terminal, plain lines elsewhere."""
+"""Progress of long work: a bar in a terminal and in a notebook, plain lines elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from html import escape
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -17,31 +18,65 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+Watch = Callable[[str, int], AbstractContextManager[Callable[[], None]]]  # label, steps → tick
+Fetching = Callable[[str, int, int | None], None]  # what, units done, units in all
+
+
+def say(text: str) -> None:
+    """Print a line to standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def silent(text: str) -> None:
+    """Print nothing: the `say` of a caller who wants no output."""
+
+
+class NotebookBar:
+    """One line of a notebook's output: a label, a bar and a text, replaced at each update."""
+
+    def __init__(self, label: str) -> None:
+        from IPython.display import DisplayHandle
+
+        self._label, self._handle = label, DisplayHandle()
+        self._handle.display(self._html(0.0, ""))
+
+    def update(self, share: float, text: str = "") -> None:
+        self._handle.update(self._html(share, text))
+
+    def _html(self, share: float, text: str) -> object:
+        from IPython.display import HTML
+
+        bar = f'<progress value="{share:.4f}" max="1"></progress>'
+        return HTML(f"<div>{escape(self._label)} {bar} {share:.0%} {escape(text)}</div>")
+
 
 @contextmanager
-def progress(label: str, steps: int) -> Iterator[Callable[[], None]]:
-    """Gives a function to call after each of `steps` steps."""
+def progress(label: str, steps: int, shown: bool = True) -> Iterator[Callable[[], None]]:
+    """Yield a function to call after each of `steps` steps; show nothing unless `shown`."""
     console = Console(stderr=True)
-    if console.is_terminal:
+    if shown and console.is_terminal:
         with Progress(console=console, transient=True) as bar:
             task = bar.add_task(label, total=steps)
             yield lambda: bar.advance(task)
         return
+    notebook = NotebookBar(label) if shown and console.is_jupyter else None
     done = 0
 
     def tick() -> None:
         nonlocal done
         done += 1
-        if done * 10 // steps > (done - 1) * 10 // steps:
-            print(f"{label}: {done * 100 // steps}%", file=sys.stderr)
+        if notebook is not None:
+            notebook.update(done / steps)
+        elif shown and done * 10 // steps > (done - 1) * 10 // steps:
+            say(f"{label}: {done * 100 // steps}%")
 
     yield tick
 
 
 class Bar:
-    """A training run as it goes: records of its log in, speed, loss and time left out.
+    """The progress of a training run: speed, loss and time left, from the records of its log.
 
-    How far it is along is by updates or by minutes, whichever ends it first.
+    The share done is by updates or by minutes, whichever ends the run first.
     """
 
     def __init__(
@@ -59,6 +94,7 @@ class Bar:
         self._bar = Progress(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task(label, total=1.0, news="")
         self._bar.update(self._task, completed=self._share(done, seconds))
+        self._notebook = NotebookBar(label) if self._console.is_jupyter else None
 
     def _share(self, step: int, seconds: float) -> float:
         by_time = seconds / (60 * self._minutes) if self._minutes else 0.0
@@ -82,15 +118,19 @@ class Bar:
         news = line(record)
         share = self._share(record["step"], record["seconds"])
         self._bar.update(self._task, completed=share, news=news if "train_loss" in record else "")
-        if not self._console.is_terminal or "valid_loss" in record:
+        if self._notebook is not None:
+            self._notebook.update(min(share, 1.0), news)
+        if not (self._console.is_terminal or self._notebook) or "valid_loss" in record:
             left = record["seconds"] / share * (1 - share) if share < 1 else 0.0
-            self._console.print(
-                f"{record['step']:>7,}  {news}  ({left / 60:.1f} min left)", soft_wrap=True
-            )
+            text = f"{record['step']:>7,}  {news}  ({left / 60:.1f} min left)"
+            if self._notebook is not None:
+                say(text)
+            else:
+                self._console.print(text, soft_wrap=True)
 
 
 def line(record: dict[str, Any]) -> str:
-    """A record in words."""
+    """Return a record of the log as one line of text."""
     if "train_loss" in record:
         return (
             f"loss {record['train_loss']:.3f}  {record['labels_per_second']:,.0f} tokens/s  "
@@ -116,8 +156,8 @@ def line(record: dict[str, Any]) -> str:
 
 
 @contextmanager
-def fetching() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Downloads and preparations: how much is done of each, ten times a second at most."""
+def fetching() -> Iterator[Fetching]:
+    """Show how much of each download or preparation is done, at most ten times a second."""
     tasks: dict[str, TaskID] = {}
     shown = 0.0
     with Progress(console=Console(stderr=True)) as bar:
@@ -131,3 +171,17 @@ def fetching() -> Iterator[Callable[[str, int, int | None], None]]:
                 bar.update(tasks[what], completed=done, total=total)
 
         yield show
+
+
+@contextmanager
+def watched_fetching() -> Iterator[Fetching]:
+    """`fetching`, with nothing on the screen unless something is fetched."""
+    with ExitStack() as stack:
+        bars: list[Fetching] = []
+
+        def watch(what: str, done: int, total: int | None) -> None:
+            if not bars:
+                bars.append(stack.enter_context(fetching()))
+            bars[0](what, done, total)
+
+        yield watch

@@ -1,0 +1,249 @@
+"""Evaluate a model in one call: on lists, files or a named set, or by the behaviour suite."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer import pretrained
+from glassformer.data import datasets
+from glassformer.errors import CheckpointError, InputError
+from glassformer.extras import is_installed
+from glassformer.pipeline import (
+    BATCH_TOKENS,
+    Classifier,
+    Pipeline,
+    Translator,
+    load,
+    load_translator,
+)
+from glassformer.pipeline.engines import has_torch_module
+from glassformer.progress import Fetching, say, silent, watched_fetching
+from glassformer.progress import progress as show_progress
+
+if TYPE_CHECKING:
+    from glassformer.evaluate.behaviour import BehaviourReport
+    from glassformer.evaluate.evaluation import Evaluation
+    from glassformer.evaluate.examples import Data, Examples, Selection
+
+Model = str | Path | Pipeline
+
+
+def evaluate(
+    model: Model,
+    data: "Data",
+    *,
+    split: str = "valid",
+    columns: Sequence[str] = (),
+    limit: int | None = None,
+    skip_bad: bool = False,
+    to: str | None = None,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
+    int8: bool | None = None,
+    threads: int | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+    truncate: bool = False,
+    tokenised_output: bool = False,
+    language: str | None = None,
+    beams: bool = False,
+    failures: int = 0,
+    training_text: str | Path | None = None,
+    name: str | None = None,
+    command: str | None = None,
+    progress: bool = True,
+) -> "Evaluation":
+    """Score a model on examples; `glassformer evaluate` on the command line.
+
+        gf.evaluate("en-fr", [("A dog runs.", "Un chien court.")]).scores["bleu"]
+        gf.evaluate("sentiment", Path("reviews.jsonl"), truncate=True)
+        gf.evaluate("runs/demo", "grammar", split="test", limit=100)
+
+    model         folder of a run or checkpoint, a bundled model, or one that `load` returned.
+    data          a list of (source, reference, ...) or (text, label); the name of a set; the Path
+                  of a JSONL, TSV or CSV file; or a tuple of Paths of parallel files: source,
+                  reference, and perhaps the reference lower-cased and tokenised.
+    split, columns, limit, skip_bad
+                  which rows of a set or file; skip_bad leaves out rows that cannot be read.
+    to            target language of a translator of two directions. None: its first.
+    beam_size, length_penalty
+                  of the search. None: 5, and the model's own penalty.
+    int8, threads as for `load`; not for a model that is loaded already.
+    truncate      cut texts that are too long for the model, instead of refusing them.
+    tokenised_output, language
+                  for tokenised references: the output is tokens already, or the language whose
+                  rules tokenise it. None: the target language.
+    beams         compare beam sizes, too.
+    failures      analyse failures, too, and keep so many of the worst.
+    training_text file of the target side of the training text, which tells rare words.
+    name, command what the card calls the model and the call. The attention of failures is that of
+                  the model in the folder `name`.
+
+    The result prints as tables, shows as tables in a notebook, and has `scores` and `to_json`.
+    """
+    from glassformer.evaluate import evaluation as e
+    from glassformer.evaluate.examples import Selection
+
+    loaded = _loaded(model, int8, threads, name)
+    called = name or (str(model) if isinstance(model, str | Path) else loaded.settings.model.kind)
+    watch = partial(show_progress, shown=progress)
+    quoted = command or f"glassformer.evaluate({called!r}, ...)"
+    how = e.How(called, quoted, batch_tokens, truncate, threads, watch)
+    select = Selection(split, tuple(columns), limit, skip_bad)
+    asked = {"beam_size": beam_size, "length_penalty": length_penalty}
+    search: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
+    if isinstance(loaded, Classifier):
+        _refuse_for_a_classifier(
+            **asked, to=to, language=language, tokenised_output=tokenised_output or None,
+            beams=beams or None, failures=failures or None, training_text=training_text,
+        )  # fmt: skip
+        examples = read_for(loaded, data, select, progress=progress)
+        return e.evaluate_classifier(loaded, examples, how)
+    translator = loaded.towards(to or loaded.targets[0])
+    wanted = tokenised_output or language is not None or _can_tokenise(data, split, progress)
+    examples = read_for(translator, data, select, tokenised=wanted, progress=progress)
+    _check_references(examples, beams, failures)
+    tokens = e.Tokens(tokenised_output, language)
+    found = e.evaluate_translator(translator, examples, how, search, tokens)
+    if beams:
+        found = e.with_beams(found, translator, examples, how, search)
+    if failures:
+        attentive, with_attention = _attentive(called, translator, say if progress else silent)
+        text = None if training_text is None else Path(training_text)
+        found = e.with_failures(found, attentive, examples, failures, text, with_attention)
+    return found
+
+
+def evaluate_behaviour(
+    model: Model,
+    *,
+    to: str | None = None,
+    int8: bool | None = None,
+    threads: int | None = None,
+    **options: Any,
+) -> "list[BehaviourReport]":
+    """Run the behaviour suite of hand-written cases in each direction of a translator.
+
+    `to` chooses one direction. `options` are those of `Translator.translate`.
+    """
+    from glassformer.data.direction import from_language
+    from glassformer.evaluate import behaviour
+
+    translator = _loaded(model, int8, threads)
+    if not isinstance(translator, Translator):
+        raise CheckpointError(
+            f"{model} is not a translator.",
+            "The cases of the behaviour suite are sentences to translate.",
+            "Name the run of a translator.",
+        )
+    reports = []
+    for target in translator.targets if to is None else (to,):
+        direction = f"{from_language(translator.settings.data, target)}-{target}"
+        reports.append(behaviour.run(_translation(translator, target, options), direction))
+    return reports
+
+
+def _translation(
+    translator: Translator, to: str, options: dict[str, Any]
+) -> Callable[[list[str]], list[str]]:
+    def translate(texts: list[str]) -> list[str]:
+        return translator.translate(texts, to=to, **options)
+
+    return translate
+
+
+def _loaded(
+    model: Model, int8: bool | None, threads: int | None, name: str | None = None
+) -> Translator | Classifier:
+    """Load a model, unless it is loaded; refuse a language model."""
+    if isinstance(model, str | Path):
+        loaded = load(model, int8, threads=threads)
+    elif int8 is not None or threads is not None:
+        raise InputError(
+            "int8 and threads were given with a model that is loaded already.",
+            "They decide how a model is loaded.",
+            "Give them to load(), or name the model's folder.",
+        )
+    else:
+        loaded = model
+    if not isinstance(loaded, Translator | Classifier):
+        raise CheckpointError(
+            f"{name or model} is neither a translator nor a classifier.",
+            "The output of a language model has no reference to be compared with.",
+            "Name the run of a translator or a classifier.",
+        )
+    return loaded
+
+
+def _refuse_for_a_classifier(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"{name} was given for a classifier.",
+                "A classifier answers with labels, not with text.",
+                f"Leave {name} out.",
+            )
+
+
+def _check_references(examples: "Examples", beams: bool, failures: int) -> None:
+    if examples.several and (beams or failures):
+        raise InputError(
+            "beams and failures do not go with several references of a source.",
+            "They compare each translation with one reference.",
+            "Leave them out, or give one reference for each source.",
+        )
+
+
+def read_for(
+    model: Translator | Classifier,
+    data: "Data",
+    select: "Selection",
+    *,
+    tokenised: bool = False,
+    progress: bool = True,
+) -> "Examples":
+    """Read the examples of a translator in its languages, or of a classifier with its labels."""
+    from glassformer.evaluate.evaluation import languages_of
+    from glassformer.evaluate.examples import read_examples
+
+    labels = model.spellings if isinstance(model, Classifier) else None
+    languages = languages_of(model) if isinstance(model, Translator) else ()
+    with _fetching(progress) as watch:
+        return read_examples(
+            data, languages, labels, select=select, tokenised=tokenised, progress=watch,
+            notice=say if progress else silent,
+        )  # fmt: skip
+
+
+@contextmanager
+def _fetching(shown: bool) -> Iterator[Fetching]:
+    with watched_fetching() if shown else nullcontext(datasets.silent) as watch:
+        yield watch
+
+
+def _can_tokenise(data: "Data", split: str, progress: bool) -> bool:
+    """Return whether tokenised references can be scored; tell if a set has them in vain."""
+    from glassformer.evaluate.examples import has_tokenised
+    from glassformer.evaluate.moses import is_available
+
+    if is_available():
+        return True
+    if progress and isinstance(data, str) and has_tokenised(data, split):
+        say("BLEU on tokenised references is left out: sacremoses is not installed")
+    return False
+
+
+def _attentive(
+    called: str, translator: Translator, notice: Callable[[str], None]
+) -> tuple[Translator, bool]:
+    """Return the translator on torch, whose attention can be read, and whether it is there."""
+    if all(map(has_torch_module, translator.decoders)):
+        return translator, True
+    if not is_installed("torch"):
+        notice("attention is left out: torch is not installed (pip install 'glassformer[train]')")
+    elif not Path(called).exists() and called not in pretrained.names():
+        notice('attention is left out: load the model with engine="torch", or give its folder')
+    else:
+        return load_translator(called, engine="torch").towards(translator.to), True
+    return translator, False
