@@ -41,9 +41,12 @@ def available_memory() -> float:
     if info.exists():
         lines = info.read_text().splitlines()
         free += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    limit, used = (Path("/sys/fs/cgroup") / f"memory.{name}" for name in ("max", "current"))
-    if limit.exists() and (most := limit.read_text().strip()) != "max":  # of a container
-        free.append(int(most) - int(used.read_text()))
+    group = Path("/sys/fs/cgroup")  # of a container
+    limit = group / "memory.max"
+    if limit.exists() and (most := limit.read_text().strip()) != "max":
+        counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used = int((group / "memory.current").read_text()) - int(counts["inactive_file"])
+        free.append(int(most) - used)  # the cache of files gives way
     return min(free)
 
 
