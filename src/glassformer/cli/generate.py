@@ -30,7 +30,7 @@ def generate(
     n_best: o.NBest = None,
     min_length: o.MinLength = 0,
     max_length: Annotated[
-        int, typer.Option(min=1, help="Of prompt and answer together, in subwords.")
+        int, typer.Option(min=1, help="Of prompt and answer together, in subwords, up to 4096.")
     ] = 256,
     no_repeat_ngram: o.NoRepeatNgram = 0,
     repetition_penalty: o.RepetitionPenalty = 1.0,

@@ -38,7 +38,7 @@ def translate(
     to: o.To = None,
     file: o.File = None,
     beam: Annotated[
-        int | None, typer.Option(min=1, help="Width of the search; 1 is greedy. [5]")
+        int | None, typer.Option(min=1, help="Width of the search, up to 256; 1 is greedy. [5]")
     ] = None,
     n_best: o.NBest = None,
     scores: Annotated[
@@ -47,7 +47,8 @@ def translate(
     length_penalty: o.LengthPenalty = None,
     min_length: o.MinLength = 0,
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="Of an answer, in subwords. [the text's + 50]")
+        int | None,
+        typer.Option(min=1, help="Of an answer, in subwords, up to 4096. [the text's + 50]"),
     ] = None,
     no_repeat_ngram: o.NoRepeatNgram = 0,
     repetition_penalty: o.RepetitionPenalty = 1.0,
