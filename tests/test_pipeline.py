@@ -1,5 +1,6 @@
 """A checkpoint that you can call: text in, text out, whoever else is in the batch."""
 
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from math import exp, log
@@ -458,6 +459,11 @@ def test_the_memory_of_a_search_grows_with_its_hypotheses_and_their_length():
         )
     big = preset("vaswani2017-big")
     assert search_bytes(big, SearchOptions(256, max_length=4_096), [10], [0]) > 50e9
+
+
+def test_the_memory_that_is_available_is_no_more_than_there_is():
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    assert 0 < memory.available_memory() <= pages * size
 
 
 @pytest.mark.parametrize("budget", [0, -1, 2**20 + 1, 10**30])

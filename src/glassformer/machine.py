@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from math import inf
 from pathlib import Path
 
 from glassformer import __version__
@@ -47,19 +46,6 @@ def cpu_name() -> str:
     lines: Iterable[str] = path.read_text().splitlines() if path.exists() else []
     names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or sys.platform)
-
-
-def available_memory() -> float:
-    """Return the bytes of memory that a process can still take without swapping; inf: not known."""
-    info = Path("/proc/meminfo")
-    free = [inf]
-    if info.exists():
-        lines = info.read_text().splitlines()
-        free += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    limit, used = (Path("/sys/fs/cgroup") / f"memory.{name}" for name in ("max", "current"))
-    if limit.exists() and (most := limit.read_text().strip()) != "max":  # of a container
-        free.append(int(most) - int(used.read_text()))
-    return min(free)
 
 
 def peak_memory() -> int | None:

@@ -35,7 +35,9 @@ def generate(
     min_length: o.MinLength = 0,
     max_length: Annotated[
         int,
-        typer.Option(min=1, metavar="N", help="Longest prompt and output together, in subwords."),
+        typer.Option(
+            min=1, metavar="N", help="Longest prompt and output together, in subwords; up to 4096."
+        ),
     ] = 256,
     no_repeat_ngram: o.NoRepeatNgram = 0,
     repetition_penalty: o.RepetitionPenalty = 1.0,

@@ -50,7 +50,7 @@ def translate(
         typer.Option(
             min=1,
             metavar="N",
-            help="Longest output, in subwords.",
+            help="Longest output, in subwords; up to 4096.",
             show_default="those of the text + 50",
         ),
     ] = None,

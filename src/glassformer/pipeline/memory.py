@@ -1,13 +1,14 @@
 """The memory that a search takes, estimated from its settings before any of it is taken."""
 
 from collections.abc import Callable, Sequence
+from math import inf
+from pathlib import Path
 from typing import TypeVar
 
 from glassformer.config import ModelSettings
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import output_limits
 from glassformer.errors import InputError
-from glassformer.machine import available_memory
 
 T = TypeVar("T")
 SMALL = 2**28  # bytes that are not worth asking the system about: 256 MB
@@ -32,6 +33,21 @@ def search_bytes(
     candidates = (FLOAT + DOUBLE) * rows * 2 * width
     per_logit = 4 * DOUBLE if options.sample else FLOAT  # sampling sorts and sums them
     return keys + history + candidates + per_logit * rows * model.vocab_size
+
+
+def available_memory() -> float:
+    """Return the bytes of memory that a process can still take without swapping; inf: not known."""
+    info, free = Path("/proc/meminfo"), [inf]
+    if info.exists():
+        lines = info.read_text().splitlines()
+        free += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    group = Path("/sys/fs/cgroup")  # of a container
+    limit = group / "memory.max"
+    if limit.exists() and (most := limit.read_text().strip()) != "max":
+        counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used = int((group / "memory.current").read_text()) - int(counts["inactive_file"])
+        free.append(int(most) - used)  # the cache of files gives way
+    return min(free)
 
 
 def answer_within_memory(
