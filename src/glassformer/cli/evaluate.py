@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -416,7 +416,7 @@ def compare(
     with progress("comparing beams", len(WIDTHS)) as tick:
         comparison = compare_beams(translator, sources, references, tick=tick, **options)
     report.sheets.append(comparison.sheet())
-    report.content["beams"] = comparison.to_dict()
+    report.content["beams"] = asdict(comparison)
     report.markdown += "\n" + markdown(comparison.sheet())
     if extras.plot:
         report.pictures.append(partial(beam_figure, comparison, extras.plot))

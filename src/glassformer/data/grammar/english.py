@@ -27,21 +27,17 @@ def _question(sentence: tree.Sentence, question: Question) -> list[Word]:
     return [*asked, *_clause(sentence.clause, inverted)]
 
 
-def _frequency(clause: tree.Clause) -> list[Word]:
-    return adverb(clause, "frequency", clause.frequency.english if clause.frequency else ())
-
-
 def _clause(clause: tree.Clause, inverted: bool = False) -> list[Word]:
     """Return subject, auxiliary, negation, verb and complements; `inverted`: auxiliary first."""
     subject = _nominal(clause.subject, _SUBJECT)
     auxiliary, verb = _verb(clause, inverted)
     negation = words(clause.polarity.english, (clause, "polarity"))
-    time = adverb(clause, "time", clause.time.english if clause.time else ())
+    time = adverb(clause, "time", clause.time and clause.time.english)
     return [
         *([*time, Word(",", ((clause, "comma"),))] if clause.time_first else []),
         *([*auxiliary, *subject] if inverted else [*subject, *auxiliary]),
         *negation,
-        *_frequency(clause),
+        *adverb(clause, "frequency", clause.frequency and clause.frequency.english),
         *verb,
         *_complements(clause),
         *([] if clause.time_first else time),

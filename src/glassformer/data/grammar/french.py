@@ -53,12 +53,8 @@ def _question(sentence: tree.Sentence, question: Question) -> list[Word]:
     return [*asked, *words("est-ce que", (clause, "question")), *_clause(clause)]
 
 
-def _frequency(clause: tree.Clause) -> list[Word]:
-    return adverb(clause, "frequency", clause.frequency.french if clause.frequency else ())
-
-
 def _clause(clause: tree.Clause) -> list[Word]:
-    time = adverb(clause, "time", clause.time.french if clause.time else ())
+    time = adverb(clause, "time", clause.time and clause.time.french)
     return [
         *([*time, Word(",", ((clause, "comma"),))] if clause.time_first else []),
         *_subject(clause.subject),
@@ -72,7 +68,7 @@ def _verb_group(clause: tree.Clause) -> list[Word]:
     """Return ne, clitics, verb and pas; clitics precede an infinitive, or else the finite verb."""
     ne = words("ne" if clause.polarity.french else "", (clause, "polarity"))
     pas = words(clause.polarity.french, (clause, "polarity"))
-    frequency = _frequency(clause)
+    frequency = adverb(clause, "frequency", clause.frequency and clause.frequency.french)
     clitics, (finite, *rest) = _clitics(clause), _verb(clause)
     if clause.tense.modal is not None:
         return [*ne, finite, *pas, *frequency, *clitics, *rest]
