@@ -34,7 +34,9 @@ def empty(source: str, reference: str, output: str) -> Evidence:
 
 def repeated(source: str, reference: str, output: str) -> Evidence:
     """Find 1 to 4 words twice in a row, or a trigram again, more often than in either text."""
-    for find in (*(partial(_repeated_runs, n) for n in (4, 3, 2, 1)), _repeated_trigrams):
+    finders: list[Callable[[list[str]], Evidence]]
+    finders = [*(partial(_repeated_runs, n) for n in (4, 3, 2, 1)), _repeated_trigrams]
+    for find in finders:
         found, *allowed = (find(words(text)) for text in (output, source, reference))
         if len(found) > max(map(len, allowed)):
             return [word for word, _ in Counter(found).most_common(3)]

@@ -3,7 +3,7 @@
 from glassformer.data.grammar import tree
 from glassformer.data.grammar.lexicon import BE
 from glassformer.data.grammar.tagged import Key, Word, adverb, sentence_words, words
-from glassformer.data.grammar.words import NOT, PAST, Question
+from glassformer.data.grammar.words import NO_ADVERB, NOT, PAST, Question
 
 _SUBJECT, _OBJECT = 0, 1
 
@@ -32,12 +32,12 @@ def _clause(clause: tree.Clause, inverted: bool = False) -> list[Word]:
     subject = _nominal(clause.subject, _SUBJECT)
     auxiliary, verb = _verb(clause, inverted)
     negation = words(clause.polarity.english, (clause, "polarity"))
-    time = adverb(clause, "time", clause.time and clause.time.english)
+    time = adverb(clause, "time", (clause.time or NO_ADVERB).english)
     return [
         *([*time, Word(",", ((clause, "comma"),))] if clause.time_first else []),
         *([*auxiliary, *subject] if inverted else [*subject, *auxiliary]),
         *negation,
-        *adverb(clause, "frequency", clause.frequency and clause.frequency.english),
+        *adverb(clause, "frequency", (clause.frequency or NO_ADVERB).english),
         *verb,
         *_complements(clause),
         *([] if clause.time_first else time),

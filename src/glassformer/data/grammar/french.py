@@ -5,7 +5,7 @@ from functools import cache
 from glassformer.data.grammar import tree
 from glassformer.data.grammar.lexicon import BE, HAVE
 from glassformer.data.grammar.tagged import Word, adverb, sentence_words, words
-from glassformer.data.grammar.words import REFLEXIVE, WHERE, Agreement, Question
+from glassformer.data.grammar.words import NO_ADVERB, REFLEXIVE, WHERE, Agreement, Question
 
 _ELIDED = ("le", "la", "je", "me", "te", "se", "ne", "de", "que")
 _BEFORE_VOWEL = {
@@ -54,7 +54,7 @@ def _question(sentence: tree.Sentence, question: Question) -> list[Word]:
 
 
 def _clause(clause: tree.Clause) -> list[Word]:
-    time = adverb(clause, "time", clause.time and clause.time.french)
+    time = adverb(clause, "time", (clause.time or NO_ADVERB).french)
     return [
         *([*time, Word(",", ((clause, "comma"),))] if clause.time_first else []),
         *_subject(clause.subject),
@@ -68,7 +68,7 @@ def _verb_group(clause: tree.Clause) -> list[Word]:
     """Return ne, clitics, verb and pas; clitics precede an infinitive, or else the finite verb."""
     ne = words("ne" if clause.polarity.french else "", (clause, "polarity"))
     pas = words(clause.polarity.french, (clause, "polarity"))
-    frequency = adverb(clause, "frequency", clause.frequency and clause.frequency.french)
+    frequency = adverb(clause, "frequency", (clause.frequency or NO_ADVERB).french)
     clitics, (finite, *rest) = _clitics(clause), _verb(clause)
     if clause.tense.modal is not None:
         return [*ne, finite, *pas, *frequency, *clitics, *rest]

@@ -43,9 +43,9 @@ def sentence_words(
     return [*found, Word(".", ((sentence, "end"),))]
 
 
-def adverb(clause: Clause, name: str, labelled: tuple[tuple[str, str], ...] | None) -> list[Word]:
-    """Return the words of an adverb, if any; words with the same label translate each other."""
-    return [Word(word, ((clause, name + label),)) for word, label in labelled or ()]
+def adverb(clause: Clause, name: str, labelled: tuple[tuple[str, str], ...]) -> list[Word]:
+    """Return the words of an adverb; words with the same label translate each other."""
+    return [Word(word, ((clause, name + label),)) for word, label in labelled]
 
 
 @dataclass(frozen=True)
