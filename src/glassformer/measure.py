@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import sqrt
 from statistics import NormalDist, stdev
 from time import perf_counter, sleep
@@ -33,15 +34,12 @@ def best_seconds(
     `time.thread_time` counts the processor time of this thread alone: set torch to one thread.
     """
 
-    def timed(run: Run) -> Callable[[], float]:
-        def seconds() -> float:
-            start = clock()
-            run()
-            return clock() - start
+    def timed(run: Run) -> float:
+        start = clock()
+        run()
+        return clock() - start
 
-        return seconds
-
-    return best_of_rounds({name: timed(run) for name, run in runs.items()}, rounds, tick)
+    return best_of_rounds({name: partial(timed, run) for name, run in runs.items()}, rounds, tick)
 
 
 def best_of_rounds(

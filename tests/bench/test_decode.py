@@ -256,7 +256,7 @@ def test_a_model_without_text_is_refused(tmp_path: Path) -> None:
     checkpoint.write(replace(content, tokenizers={}), tmp_path / "run")
     with pytest.raises(CheckpointError, match="holds a translator for 'grammar'") as error:
         trained_task(str(tmp_path / "run"), QUICK, None, None)
-    assert "translators of text" in error.value.why
+    assert "a translator of text" in error.value.why
 
 
 # ------------------------------------------------------------------------------ the command

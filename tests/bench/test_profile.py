@@ -83,8 +83,8 @@ def test_the_shares_add_up(report: Report) -> None:
         values = {name: float(numbers[column]) for name, numbers in rows.items()}
         parts = ("subwords", "encoding", "decoding steps", "search")
         assert sum(values[name] for name in step) == pytest.approx(values["decoding steps"])
-        assert sum(values[name] for name in parts) == pytest.approx(values["the whole"])
-    assert rows["the whole"][1::2] == pytest.approx([100, 100])
+        assert sum(values[name] for name in parts) == pytest.approx(values["total"])
+    assert rows["total"][1::2] == pytest.approx([100, 100])
 
 
 def test_percentiles_rise_and_speed_is_tokens_over_time(subject: Subject) -> None:
@@ -106,9 +106,9 @@ def test_the_ratio_is_that_of_the_cache_at_the_longest_output(report: Report) ->
 
 def test_the_peak_includes_the_cache(report: Report) -> None:
     memory = {str(row[0]).strip(): float(row[1]) for row in report.tables[2].rows}
-    whole = memory["peak of the whole search, beyond them"]
+    whole = memory["peak of the whole search, without weights"]
     assert 0 < memory["key-value cache in that"] < whole
-    assert 0 < memory["peak of encoding, beyond what was there"] < whole
+    assert 0 < memory["peak of encoding, beyond its start"] < whole
     layers = memory["peak of the layers of a decoding step"]
     for part in ("self-attention", "cross-attention", "feed-forward", "norms"):
         assert 0 < memory[part] <= layers < whole

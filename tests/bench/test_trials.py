@@ -32,7 +32,7 @@ def test_claim_returns_whether_there_is_a_checkpoint(tmp_path: Path) -> None:
 
 def test_a_run_of_another_command_is_refused(tmp_path: Path) -> None:
     trained(tiny(), tmp_path)
-    with pytest.raises(SettingsError, match="not one of this command"):
+    with pytest.raises(SettingsError, match="a run of another command"):
         claim(tmp_path, TINY)
     assert not (tmp_path / RECIPE).exists()
 

@@ -34,7 +34,7 @@ def test_values_are_separated_by_commas(texts: list[str], expected: dict[str, li
 
 @pytest.mark.parametrize("text", ["model.dropout", "model.dropout=", "model.dropout=,"])
 def test_a_setting_without_values_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match="does not say what to try") as caught:
+    with pytest.raises(SettingsError, match="has no values to try") as caught:
         factors([text])
     assert "--vary model.dropout=0.1,0.2,0.3" in caught.value.remedy
 

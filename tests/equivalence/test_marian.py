@@ -77,7 +77,7 @@ def test_what_marian_cannot_express_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=f"{what} cannot be written as a MarianMTModel") as error:
         to_marian(toy(**PAPER | choice))
-    assert error.value.why == f"Marian is the paper's architecture; it has {needed}."
+    assert error.value.why == f"Marian has the paper's architecture, with {needed}."
     assert "vaswani2017-base" in error.value.remedy
 
 

@@ -1,6 +1,7 @@
 """Greedy against beam, with a scripted translator whose output for each width is known."""
 
 import json
+from dataclasses import asdict
 from itertools import count
 
 import pytest
@@ -190,7 +191,7 @@ def test_the_table_has_a_row_of_text_per_width(comparison):
 
 
 def test_the_comparison_survives_json(comparison):
-    content = comparison.to_dict()
+    content = asdict(comparison)
     assert json.loads(json.dumps(content))["results"] == content["results"]
     assert [result["beam"] for result in content["results"]] == [1, 2, 4, 16]
     assert content["gained"] and content["lost"] and content["notes"] and content["signatures"]

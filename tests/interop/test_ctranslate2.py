@@ -117,9 +117,9 @@ def test_unsupported_positions_are_refused(positions: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("source", "target", "what"),
     [
-        (NAMES[:-1], NAMES, "10 source tokens were given, 10 of them different"),
-        (NAMES, [*NAMES, "11"], "12 target tokens were given, 12 of them different"),
-        ([*NAMES[:-1], "5"], NAMES, "11 source tokens were given, 10 of them different"),
+        (NAMES[:-1], NAMES, "10 source tokens were given, 10 of them distinct"),
+        (NAMES, [*NAMES, "11"], "12 target tokens were given, 12 of them distinct"),
+        ([*NAMES[:-1], "5"], NAMES, "11 source tokens were given, 10 of them distinct"),
     ],
     ids=["too few", "too many", "one twice"],
 )
@@ -134,7 +134,7 @@ def test_duplicate_or_missing_tokens_are_refused(
 
 def test_different_special_tokens_on_the_sides_are_refused(tmp_path: Path) -> None:
     other = ["<pad>", *NAMES[1:]]
-    with pytest.raises(InputError, match=r"The source's marks are \['0', .*the target's \['<pad>'"):
+    with pytest.raises(InputError, match=r"special tokens are \['0', .*the source, \['<pad>'"):
         to_ctranslate2(toy(), tmp_path, NAMES, other)
 
 

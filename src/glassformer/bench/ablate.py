@@ -12,13 +12,13 @@ from statistics import mean
 from typing import Any
 
 from glassformer.bench.curves import Curve, Point, read_curve
-from glassformer.bench.estimate import Estimate
 from glassformer.bench.trials import claim, conclude, error_of, is_over
 from glassformer.bench.variants import BASELINE, Trial, describe_baseline
 from glassformer.config import RunSettings
 from glassformer.errors import GlassformerError, TrainingError
 from glassformer.evaluate.card import Sheet, Table, facts
 from glassformer.machine import machine
+from glassformer.measure import half_width
 from glassformer.train.early_stopping import HIGHER_IS_BETTER
 
 UNKNOWN = "–"
@@ -88,6 +88,23 @@ def check_finite(curve: Curve, metric: str) -> None:
                 "The run has diverged.",
                 "Lower the learning rate, or warm up for longer.",
             )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds with half the width of its 95% interval, where there are two or more."""
+
+    mean: float
+    half_width: float | None
+    values: list[float]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Estimate | None":
+        return cls(mean(values), half_width(values), list(values)) if values else None
+
+    def text(self, form: str) -> str:
+        half = "" if self.half_width is None else f" ± {self.half_width:{form.lstrip('+')}}"
+        return f"{self.mean:{form}}{half}"
 
 
 @dataclass(frozen=True)

@@ -281,10 +281,6 @@ def machine_table(tasks: list[Task], machine: Machine) -> Table:
     for task in tasks:
         _, step = weights_of(task.saved.settings.model)
         for kind, n_bytes in (("INT8", step), ("fp32", 4 * step)):
-            rows.append(
-                [
-                    f"memory, {n_bytes / MIB:,.1f} MiB of {task.name} {kind}, GB/s",
-                    f"{bandwidth(n_bytes, machine) / 1e9:.0f}",
-                ]
-            )
+            limit = f"memory, {n_bytes / MIB:,.1f} MiB of {task.name} {kind}, GB/s"
+            rows.append([limit, f"{bandwidth(n_bytes, machine) / 1e9:.0f}"])
     return Table(f"The machine, {machine.threads} threads", ["limit", "measured"], rows)

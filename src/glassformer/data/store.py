@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -119,9 +119,7 @@ def _tokenise(
     with ExitStack() as stack:
 
         def writer(name: str) -> RaggedWriter:
-            opened = RaggedWriter(folder / name)
-            stack.callback(opened.close)
-            return opened
+            return stack.enter_context(closing(RaggedWriter(folder / name)))
 
         ids_of = [writer(f"{side}.{width}") for side in kind.text_sides]
         texts_of = [writer(f"{side}-text.{TEXT}") for side in kind.text_sides] if drawn else []

@@ -1,7 +1,7 @@
 """Greedy search against beams of several widths: scores, significance, time and memory."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -100,9 +100,6 @@ class BeamComparison:
     lost: list[Change]
     signatures: dict[str, str]
     notes: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def sheet(self) -> Sheet:
         beams = Table("beams", COLUMNS, [result.row for result in self.results], "r" * len(COLUMNS))

@@ -204,31 +204,20 @@ class FailureReport:
         ]
         attention = [
             [
-                name,
-                f"{use['end_share']:.1%}",
-                f"{use['relative_entropy']:.2f}",
+                name, f"{use['end_share']:.1%}", f"{use['relative_entropy']:.2f}",
                 f"{use['neglected_words']:.1f}",
             ]
             for name, use in self.attention.items()
-        ]
+        ]  # fmt: skip
+        by_frequency = f"By frequency of a word in {self.counts_from}"
         tables = [
             Table("Failures", ["failure", "sentences"], shares),
-            Table(
-                "By length of the source",
-                ["words", "sentences", "BLEU", "chrF", "length ratio"],
-                lengths,
-            ),
-            Table(
-                f"By frequency of a word in {self.counts_from}",
-                ["count", "words of references", "recall", "precision"],
-                rarity,
-            ),
-            Table(
-                "Cross-attention (last layer)",
-                ["sentences", "on </s>", "relative entropy", "neglected words"],
-                attention,
-            ),
-        ]
+            Table("By length of the source",
+                  ["words", "sentences", "BLEU", "chrF", "length ratio"], lengths),
+            Table(by_frequency, ["count", "words of references", "recall", "precision"], rarity),
+            Table("Cross-attention (last layer)",
+                  ["sentences", "on </s>", "relative entropy", "neglected words"], attention),
+        ]  # fmt: skip
         return [table for table in tables if table.rows]
 
     def sheet(self) -> Sheet:

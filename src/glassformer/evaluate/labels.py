@@ -8,6 +8,7 @@ a script without spaces has few of them.
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable
+from functools import partial
 
 from glassformer.data.tokenizer import UNK, Tokenizer
 
@@ -33,19 +34,18 @@ def empty(source: str, reference: str, output: str) -> Evidence:
 
 def repeated(source: str, reference: str, output: str) -> Evidence:
     """Find 1 to 4 words twice in a row, or a trigram again, more often than in either text."""
-    for find in (*(_repeated_runs(n) for n in (4, 3, 2, 1)), _repeated_trigrams):
+    finders: list[Callable[[list[str]], Evidence]]
+    finders = [*(partial(_repeated_runs, n) for n in (4, 3, 2, 1)), _repeated_trigrams]
+    for find in finders:
         found, *allowed = (find(words(text)) for text in (output, source, reference))
         if len(found) > max(map(len, allowed)):
             return [word for word, _ in Counter(found).most_common(3)]
     return []
 
 
-def _repeated_runs(n: int) -> Callable[[list[str]], Evidence]:
-    def find(w: list[str]) -> Evidence:
-        starts = range(len(w) - 2 * n + 1)
-        return [" ".join(w[i : i + n]) for i in starts if w[i : i + n] == w[i + n : i + 2 * n]]
-
-    return find
+def _repeated_runs(n: int, w: list[str]) -> Evidence:
+    starts = range(len(w) - 2 * n + 1)
+    return [" ".join(w[i : i + n]) for i in starts if w[i : i + n] == w[i + n : i + 2 * n]]
 
 
 def _repeated_trigrams(w: list[str]) -> Evidence:

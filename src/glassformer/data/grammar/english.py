@@ -1,29 +1,17 @@
 """Realisation of a tree in English: do-support, word order, a and an."""
 
+from glassformer.data.grammar import tree
 from glassformer.data.grammar.lexicon import BE
-from glassformer.data.grammar.tagged import Key, Word, adverb, end_mark, join_clauses, words
-from glassformer.data.grammar.tree import (
-    Adjunct,
-    Both,
-    Clause,
-    Gap,
-    Nominal,
-    NounPhrase,
-    Pronoun,
-    Sentence,
-)
-from glassformer.data.grammar.words import NOT, PAST, Question
+from glassformer.data.grammar.tagged import Key, Word, adverb, sentence_words, words
+from glassformer.data.grammar.words import NO_ADVERB, NOT, PAST, Question
 
 _SUBJECT, _OBJECT = 0, 1
 
 
-def realise(sentence: Sentence) -> list[Word]:
+def realise(sentence: tree.Sentence) -> list[Word]:
     """Return the words of a sentence, in lower case but for names and I."""
-    if sentence.question is not None:
-        found = _question(sentence, sentence.question)
-    else:
-        found = join_clauses(sentence, sentence.link.english if sentence.link else "", _clause)
-    return _adjust([*found, end_mark(sentence)])
+    link = sentence.link.english if sentence.link else ""
+    return _adjust(sentence_words(sentence, link, _clause, _question))
 
 
 def text(sentence_words: tuple[str, ...]) -> str:
@@ -31,36 +19,32 @@ def text(sentence_words: tuple[str, ...]) -> str:
     return joined.replace(" 's", "'s").replace(" ,", ",").replace(" .", ".").replace(" ?", "?")
 
 
-def _question(sentence: Sentence, question: Question) -> list[Word]:
+def _question(sentence: tree.Sentence, question: Question) -> list[Word]:
     asked = words(question.english, (sentence, "asked"))
     if sentence.asked is not None:
         asked = _noun_phrase(sentence.asked)
-    inverted = not isinstance(sentence.clause.subject, Gap)
+    inverted = not isinstance(sentence.clause.subject, tree.Gap)
     return [*asked, *_clause(sentence.clause, inverted)]
 
 
-def _frequency(clause: Clause) -> list[Word]:
-    return adverb(clause, "frequency", clause.frequency.english if clause.frequency else ())
-
-
-def _clause(clause: Clause, inverted: bool = False) -> list[Word]:
+def _clause(clause: tree.Clause, inverted: bool = False) -> list[Word]:
     """Return subject, auxiliary, negation, verb and complements; `inverted`: auxiliary first."""
     subject = _nominal(clause.subject, _SUBJECT)
     auxiliary, verb = _verb(clause, inverted)
     negation = words(clause.polarity.english, (clause, "polarity"))
-    time = adverb(clause, "time", clause.time.english if clause.time else ())
+    time = adverb(clause, "time", (clause.time or NO_ADVERB).english)
     return [
         *([*time, Word(",", ((clause, "comma"),))] if clause.time_first else []),
         *([*auxiliary, *subject] if inverted else [*subject, *auxiliary]),
         *negation,
-        *_frequency(clause),
+        *adverb(clause, "frequency", (clause.frequency or NO_ADVERB).english),
         *verb,
         *_complements(clause),
         *([] if clause.time_first else time),
     ]
 
 
-def _verb(clause: Clause, inverted: bool) -> tuple[list[Word], list[Word]]:
+def _verb(clause: tree.Clause, inverted: bool) -> tuple[list[Word], list[Word]]:
     """Return the auxiliary, if there is one, and the verb with its particle."""
     verb, tense, person = clause.verb, clause.tense, clause.subject.agreement.person
     of_verb, of_tense = (clause, "verb"), (clause, "tense")
@@ -81,16 +65,16 @@ def _verb(clause: Clause, inverted: bool) -> tuple[list[Word], list[Word]]:
     return [], [Word(form, (of_verb, of_tense)), *particle]
 
 
-def _complements(clause: Clause) -> list[Word]:
+def _complements(clause: tree.Clause) -> list[Word]:
     """Return the words after the verb: (gave) me the book; (gave) the book to the king."""
     found: list[Word] = []
     if clause.predicate is not None:
         found += words(clause.predicate.english, (clause, "predicate"))
-    if isinstance(clause.recipient, Pronoun):
+    if isinstance(clause.recipient, tree.Pronoun):
         found += _nominal(clause.recipient, _OBJECT)
     if clause.object is not None:
         found += _nominal(clause.object, _OBJECT, negated=bool(clause.polarity.english))
-    if isinstance(clause.recipient, NounPhrase):
+    if isinstance(clause.recipient, tree.NounPhrase):
         found += [Word("to", ((clause, "to"),)), *_nominal(clause.recipient, _OBJECT)]
     if clause.adjunct is not None:
         found += _adjunct(clause.adjunct)
@@ -99,25 +83,25 @@ def _complements(clause: Clause) -> list[Word]:
     return found
 
 
-def _adjunct(adjunct: Adjunct) -> list[Word]:
+def _adjunct(adjunct: tree.Adjunct) -> list[Word]:
     preposition = words(adjunct.preposition.english, (adjunct, "preposition"))
     return [*preposition, *_nominal(adjunct.complement, _OBJECT)]
 
 
-def _nominal(nominal: Nominal, case: int, negated: bool = False) -> list[Word]:
+def _nominal(nominal: tree.Nominal, case: int, negated: bool = False) -> list[Word]:
     match nominal:
-        case NounPhrase():
+        case tree.NounPhrase():
             return _noun_phrase(nominal, negated)
-        case Pronoun():
+        case tree.Pronoun():
             return [Word(nominal.word.english[case], ((nominal, "pronoun"),))]
-        case Both():
+        case tree.Both():
             conjunction = Word("and", ((nominal, "and"),))
             return [*_noun_phrase(nominal.first), conjunction, *_noun_phrase(nominal.second)]
-        case Gap():
+        case tree.Gap():
             return []
 
 
-def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[Word]:
+def _noun_phrase(phrase: tree.NounPhrase, negated: bool = False) -> list[Word]:
     number, owner = int(phrase.plural), phrase.owner
     determiner = (negated and phrase.determiner.negated) or phrase.determiner
     found = words(determiner.english[number], (phrase, "determiner"))
@@ -132,7 +116,7 @@ def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[Word]:
     if owner is not None and not owner.is_person:
         found += [Word("of", ((phrase, "of"),)), *_noun_phrase(owner)]
     if phrase.relative is not None:
-        is_subject = isinstance(phrase.relative.subject, Gap)
+        is_subject = isinstance(phrase.relative.subject, tree.Gap)
         pronoun = "who" if is_subject and phrase.is_person else "that"
         found += [Word(pronoun, ((phrase, "relative"),)), *_clause(phrase.relative)]
     return found

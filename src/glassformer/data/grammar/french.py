@@ -2,19 +2,10 @@
 
 from functools import cache
 
+from glassformer.data.grammar import tree
 from glassformer.data.grammar.lexicon import BE, HAVE
-from glassformer.data.grammar.tagged import Word, adverb, end_mark, join_clauses, words
-from glassformer.data.grammar.tree import (
-    Adjunct,
-    Both,
-    Clause,
-    Gap,
-    Nominal,
-    NounPhrase,
-    Pronoun,
-    Sentence,
-)
-from glassformer.data.grammar.words import REFLEXIVE, WHERE, Agreement, Question
+from glassformer.data.grammar.tagged import Word, adverb, sentence_words, words
+from glassformer.data.grammar.words import NO_ADVERB, REFLEXIVE, WHERE, Agreement, Question
 
 _ELIDED = ("le", "la", "je", "me", "te", "se", "ne", "de", "que")
 _BEFORE_VOWEL = {
@@ -32,13 +23,10 @@ _CONTRACTED = {
 _ASPIRATED = {"hibou", "hiboux"}
 
 
-def realise(sentence: Sentence) -> list[Word]:
+def realise(sentence: tree.Sentence) -> list[Word]:
     """Return the words of a sentence, in lower case."""
-    if sentence.question is not None:
-        found = _question(sentence, sentence.question)
-    else:
-        found = join_clauses(sentence, sentence.link.french if sentence.link else "", _clause)
-    return _adjust([*found, end_mark(sentence)])
+    link = sentence.link.french if sentence.link else ""
+    return _adjust(sentence_words(sentence, link, _clause, _question))
 
 
 def text(sentence_words: tuple[str, ...]) -> str:
@@ -52,25 +40,21 @@ def opens_with_vowel(word: str) -> bool:
     return word[0] in "aàâeéèêiîoôuœ" or (word[0] == "h" and word not in _ASPIRATED)
 
 
-def _question(sentence: Sentence, question: Question) -> list[Word]:
+def _question(sentence: tree.Sentence, question: Question) -> list[Word]:
     """Return a question: Qui chante ? Où est le chat ? Others with est-ce que."""
     clause = sentence.clause
     asked = words(question.french, (sentence, "asked"))
     if sentence.asked is not None:
         asked = _noun_phrase(sentence.asked)
-    if isinstance(clause.subject, Gap):
+    if isinstance(clause.subject, tree.Gap):
         return [*asked, *_clause(clause)]
     if question is WHERE and clause.verb is BE:
         return [*asked, *_verb_group(clause), *_subject(clause.subject)]
     return [*asked, *words("est-ce que", (clause, "question")), *_clause(clause)]
 
 
-def _frequency(clause: Clause) -> list[Word]:
-    return adverb(clause, "frequency", clause.frequency.french if clause.frequency else ())
-
-
-def _clause(clause: Clause) -> list[Word]:
-    time = adverb(clause, "time", clause.time.french if clause.time else ())
+def _clause(clause: tree.Clause) -> list[Word]:
+    time = adverb(clause, "time", (clause.time or NO_ADVERB).french)
     return [
         *([*time, Word(",", ((clause, "comma"),))] if clause.time_first else []),
         *_subject(clause.subject),
@@ -80,18 +64,18 @@ def _clause(clause: Clause) -> list[Word]:
     ]
 
 
-def _verb_group(clause: Clause) -> list[Word]:
+def _verb_group(clause: tree.Clause) -> list[Word]:
     """Return ne, clitics, verb and pas; clitics precede an infinitive, or else the finite verb."""
     ne = words("ne" if clause.polarity.french else "", (clause, "polarity"))
     pas = words(clause.polarity.french, (clause, "polarity"))
-    frequency = _frequency(clause)
+    frequency = adverb(clause, "frequency", (clause.frequency or NO_ADVERB).french)
     clitics, (finite, *rest) = _clitics(clause), _verb(clause)
     if clause.tense.modal is not None:
         return [*ne, finite, *pas, *frequency, *clitics, *rest]
     return [*ne, *clitics, finite, *pas, *frequency, *rest]
 
 
-def _verb(clause: Clause) -> list[Word]:
+def _verb(clause: tree.Clause) -> list[Word]:
     """Return the finite verb, with a participle or an infinitive if the tense has one."""
     verb, person = clause.verb.french, clause.subject.agreement.person
     of_verb, of_tense = (clause, "verb"), (clause, "tense")
@@ -108,34 +92,34 @@ def _verb(clause: Clause) -> list[Word]:
     return [Word(verb.finite[tense][person], (of_verb, of_tense))]
 
 
-def _participle_agreement(clause: Clause) -> Agreement:
+def _participle_agreement(clause: tree.Clause) -> Agreement:
     """Return the agreement of a participle: the subject's with être, or a preceding object's."""
     if clause.verb.french.with_etre:
         return clause.subject.agreement
-    if isinstance(clause.object, Pronoun | Gap):
+    if isinstance(clause.object, tree.Pronoun | tree.Gap):
         return clause.object.agreement
     return Agreement()
 
 
-def _clitics(clause: Clause) -> list[Word]:
+def _clitics(clause: tree.Clause) -> list[Word]:
     found: list[Word] = []
     if clause.verb.reflexive:
         found += words(REFLEXIVE[clause.subject.agreement.person], (clause, "verb"))
-    if isinstance(clause.recipient, Pronoun):
+    if isinstance(clause.recipient, tree.Pronoun):
         found += words(clause.recipient.word.indirect, (clause.recipient, "pronoun"))
-    if isinstance(clause.object, Pronoun):
+    if isinstance(clause.object, tree.Pronoun):
         found += words(clause.object.word.direct, (clause.object, "pronoun"))
     return found
 
 
-def _complements(clause: Clause) -> list[Word]:
+def _complements(clause: tree.Clause) -> list[Word]:
     found: list[Word] = []
     if clause.predicate is not None:
         form = clause.predicate.french[clause.subject.agreement.form]
         found += words(form, (clause, "predicate"))
-    if isinstance(clause.object, NounPhrase | Both):
+    if isinstance(clause.object, tree.NounPhrase | tree.Both):
         found += _full(clause.object, negated=bool(clause.polarity.french))
-    if isinstance(clause.recipient, NounPhrase):
+    if isinstance(clause.recipient, tree.NounPhrase):
         found += [Word("à", ((clause, "to"),)), *_full(clause.recipient)]
     if clause.adjunct is not None:
         found += _adjunct(clause.adjunct)
@@ -144,28 +128,28 @@ def _complements(clause: Clause) -> list[Word]:
     return found
 
 
-def _adjunct(adjunct: Adjunct) -> list[Word]:
+def _adjunct(adjunct: tree.Adjunct) -> list[Word]:
     preposition = words(adjunct.preposition.french, (adjunct, "preposition"))
-    if isinstance(adjunct.complement, Pronoun):
+    if isinstance(adjunct.complement, tree.Pronoun):
         strong = adjunct.complement.word.strong
         return [*preposition, Word(strong, ((adjunct.complement, "pronoun"),))]
     return [*preposition, *_full(adjunct.complement)]
 
 
-def _subject(subject: Nominal) -> list[Word]:
-    if isinstance(subject, Pronoun):
+def _subject(subject: tree.Nominal) -> list[Word]:
+    if isinstance(subject, tree.Pronoun):
         return [Word(subject.word.subject, ((subject, "pronoun"),))]
-    return [] if isinstance(subject, Gap) else _full(subject)
+    return [] if isinstance(subject, tree.Gap) else _full(subject)
 
 
-def _full(phrase: NounPhrase | Both, negated: bool = False) -> list[Word]:
-    if isinstance(phrase, NounPhrase):
+def _full(phrase: tree.NounPhrase | tree.Both, negated: bool = False) -> list[Word]:
+    if isinstance(phrase, tree.NounPhrase):
         return _noun_phrase(phrase, negated)
     conjunction = Word("et", ((phrase, "and"),))
     return [*_noun_phrase(phrase.first), conjunction, *_noun_phrase(phrase.second)]
 
 
-def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[Word]:
+def _noun_phrase(phrase: tree.NounPhrase, negated: bool = False) -> list[Word]:
     noun, form = phrase.noun.french[phrase.plural], phrase.agreement.form
     found = _determiner(phrase, negated)
     if phrase.before is not None:
@@ -179,12 +163,12 @@ def _noun_phrase(phrase: NounPhrase, negated: bool = False) -> list[Word]:
     if phrase.owner is not None:
         found += [Word("de", ((phrase, "of"),)), *_noun_phrase(phrase.owner)]
     if phrase.relative is not None:
-        pronoun = "qui" if isinstance(phrase.relative.subject, Gap) else "que"
+        pronoun = "qui" if isinstance(phrase.relative.subject, tree.Gap) else "que"
         found += [Word(pronoun, ((phrase, "relative"),)), *_clause(phrase.relative)]
     return found
 
 
-def _determiner(phrase: NounPhrase, negated: bool) -> list[Word]:
+def _determiner(phrase: tree.NounPhrase, negated: bool) -> list[Word]:
     """Return the determiner; des becomes de before an adjective: de petits chiens."""
     determiner = (negated and phrase.determiner.negated) or phrase.determiner
     article = determiner.french[phrase.agreement.form]

@@ -4,47 +4,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from glassformer.data.grammar import usage
+from glassformer.data.grammar import tree, usage, words
 from glassformer.data.grammar.lexicon import ADJECTIVES, BE, SAY, THINK
-from glassformer.data.grammar.tree import (
-    PEOPLE,
-    Adjunct,
-    Both,
-    Clause,
-    Gap,
-    Nominal,
-    NounPhrase,
-    Pronoun,
-    Sentence,
-)
-from glassformer.data.grammar.words import (
-    BECAUSE,
-    FUTURE,
-    GENERIC,
-    IF,
-    NOT,
-    PAST,
-    POSSESSIVES,
-    PRESENT,
-    PROGRESSIVE,
-    THE,
-    THEY,
-    WHAT,
-    WHEN,
-    WHEN_CLAUSE,
-    WHERE,
-    WHICH,
-    WHO,
-    WHY,
-    YES,
-    YES_NO,
-    Noun,
-    Polarity,
-    Preposition,
-    Question,
-    Tense,
-    Verb,
-)
 
 T = TypeVar("T")
 
@@ -61,7 +22,7 @@ class Sampler:
     def __init__(self, seed: str) -> None:
         self._random = Random(seed).random
 
-    def sentence(self) -> Sentence:
+    def sentence(self) -> tree.Sentence:
         return self._pick(_PATTERNS)(self)
 
     def _pick(self, options: Sequence[T]) -> T:
@@ -72,111 +33,121 @@ class Sampler:
 
     # Sentences
 
-    def _statement(self) -> Sentence:
+    def _statement(self) -> tree.Sentence:
         tense = self._pick(usage.TENSES)
         clause = self._clause(self._pick(usage.VERBS_IN[tense]), tense, rich=True)
         clause.time_first = clause.time is not None and self._chance(0.4)
-        return Sentence(clause)
+        return tree.Sentence(clause)
 
-    def _yes_or_no(self) -> Sentence:
+    def _yes_or_no(self) -> tree.Sentence:
         tense = self._pick(usage.TENSES_OF_QUESTIONS)
-        return self._asked(YES_NO, self._pick(usage.VERBS_IN[tense]), tense, rich=True)
+        return self._asked(words.YES_NO, self._pick(usage.VERBS_IN[tense]), tense, rich=True)
 
-    def _who_does(self) -> Sentence:
+    def _who_does(self) -> tree.Sentence:
         tense = self._pick(usage.TENSES_OF_QUESTIONS)
         verb = self._pick(usage.VERBS_IN[tense])
-        return Sentence(self._clause(verb, tense, YES, Gap(), rich=True), WHO)
+        return tree.Sentence(self._clause(verb, tense, words.YES, tree.Gap(), rich=True), words.WHO)
 
-    def _whom_or_what(self) -> Sentence:
+    def _whom_or_what(self) -> tree.Sentence:
         tense = self._pick(usage.TENSES_OF_RELATIVES)
         verb = self._pick([v for v in usage.VERBS_IN[tense] if v.objects])
-        only_people = verb.objects[-1].kind in PEOPLE
+        only_people = verb.objects[-1].kind in tree.PEOPLE
         whom = only_people or (usage.concerns_people(verb.objects) and self._chance(0.5))
-        return self._asked(WHO if whom else WHAT, verb, tense, object=Gap())
+        return self._asked(words.WHO if whom else words.WHAT, verb, tense, object=tree.Gap())
 
-    def _which(self) -> Sentence:
+    def _which(self) -> tree.Sentence:
         tense = self._pick(usage.TENSES_OF_RELATIVES)
         verb = self._pick([v for v in usage.VERBS_IN[tense] if v.objects])
         nouns = [noun for noun in verb.objects if noun.kind not in usage.SINGULAR_ONLY]
         asked = self._phrase(nouns or verb.objects, known=True)
-        asked.determiner = WHICH
-        sentence = self._asked(YES_NO, verb, tense, object=Gap(asked.agreement, asked.noun))
+        asked.determiner = words.WHICH
+        sentence = self._asked(
+            words.YES_NO, verb, tense, object=tree.Gap(asked.agreement, asked.noun)
+        )
         sentence.asked = asked
         return sentence
 
-    def _where(self) -> Sentence:
-        tense = self._pick((PROGRESSIVE, PAST, FUTURE))
+    def _where(self) -> tree.Sentence:
+        tense = self._pick((words.PROGRESSIVE, words.PAST, words.FUTURE))
         verb = self._pick([v for v in usage.VERBS_IN[tense] if {*v.prepositions} & usage.PLACES])
-        return self._asked(WHERE, verb, tense, placed=False)
+        return self._asked(words.WHERE, verb, tense, placed=False)
 
-    def _where_is(self) -> Sentence:
+    def _where_is(self) -> tree.Sentence:
         nouns, _ = self._pick(usage.PLACED)
         subject = self._phrase(nouns, known=True, rich=True)
-        return Sentence(Clause(subject, BE, self._pick((PRESENT, PAST))), WHERE)
+        return tree.Sentence(
+            tree.Clause(subject, BE, self._pick((words.PRESENT, words.PAST))), words.WHERE
+        )
 
-    def _when(self) -> Sentence:
-        tense = self._pick((PAST, FUTURE))
-        return self._asked(WHEN, self._pick(usage.DEEDS_IN[tense]), tense)
+    def _when(self) -> tree.Sentence:
+        tense = self._pick((words.PAST, words.FUTURE))
+        return self._asked(words.WHEN, self._pick(usage.DEEDS_IN[tense]), tense)
 
-    def _why(self) -> Sentence:
-        tense = self._pick((PRESENT, PROGRESSIVE, PAST))
-        return self._asked(WHY, self._pick(usage.VERBS_IN[tense]), tense)
+    def _why(self) -> tree.Sentence:
+        tense = self._pick((words.PRESENT, words.PROGRESSIVE, words.PAST))
+        return self._asked(words.WHY, self._pick(usage.VERBS_IN[tense]), tense)
 
     def _asked(
         self,
-        question: Question,
-        verb: Verb,
-        tense: Tense,
-        object: Gap | None = None,
+        question: words.Question,
+        verb: words.Verb,
+        tense: words.Tense,
+        object: tree.Gap | None = None,
         rich: bool = False,
         placed: bool = True,
-    ) -> Sentence:
+    ) -> tree.Sentence:
         subject = None if verb is BE else self._subject(verb.subjects, known=True, rich=rich)
-        return Sentence(self._clause(verb, tense, YES, subject, object, rich, placed), question)
+        return tree.Sentence(
+            self._clause(verb, tense, words.YES, subject, object, rich, placed), question
+        )
 
-    def _linked(self) -> Sentence:
+    def _linked(self) -> tree.Sentence:
         link, first_tense, second_tense = self._pick(usage.LINKS)
-        verb = self._pick((usage.VERBS_IN if link is IF else usage.DEEDS_IN)[first_tense])
+        verb = self._pick((usage.VERBS_IN if link is words.IF else usage.DEEDS_IN)[first_tense])
         subject = self._subject(usage.PERSONS, known=True, rich=False) if verb is BE else None
-        polarity = YES if link is WHEN_CLAUSE else self._pick(usage.MOSTLY_YES)
+        polarity = words.YES if link is words.WHEN_CLAUSE else self._pick(usage.MOSTLY_YES)
         first = self._clause(verb, first_tense, polarity, subject)
-        verb = BE if link is BECAUSE else self._pick(usage.DEEDS_IN[second_tense])
-        echoes = link is BECAUSE or (link is IF and self._chance(0.5))
+        verb = BE if link is words.BECAUSE else self._pick(usage.DEEDS_IN[second_tense])
+        echoes = link is words.BECAUSE or (link is words.IF and self._chance(0.5))
         subject = self._anaphor(first.subject) if echoes else None
         second = self._clause(verb, second_tense, self._pick(usage.MOSTLY_YES), subject)
-        return Sentence(first, link=link, second=second)
+        return tree.Sentence(first, link=link, second=second)
 
-    def _reported(self) -> Sentence:
+    def _reported(self) -> tree.Sentence:
         tense, content_tense = self._pick(usage.REPORTS)
-        clause = self._clause(self._pick((THINK, SAY)), tense, YES)
+        clause = self._clause(self._pick((THINK, SAY)), tense, words.YES)
         clause.content = self._clause(self._pick(usage.VERBS_IN[content_tense]), content_tense)
-        return Sentence(clause)
+        return tree.Sentence(clause)
 
     # Clauses
 
     def _clause(
         self,
-        verb: Verb,
-        tense: Tense,
-        polarity: Polarity | None = None,
-        subject: Nominal | None = None,
-        object: Gap | None = None,
+        verb: words.Verb,
+        tense: words.Tense,
+        polarity: words.Polarity | None = None,
+        subject: tree.Nominal | None = None,
+        object: tree.Gap | None = None,
         rich: bool = False,
         placed: bool = True,
-    ) -> Clause:
+    ) -> tree.Clause:
         """Return a clause with what the verb requires and some of what it allows, unless given."""
         polarity = polarity or self._pick(usage.POLARITIES[verb.aspect][tense])
         if verb is BE:
             return self._being(tense, polarity, subject, rich)
-        subject = subject or self._subject(verb.subjects, polarity is not YES, rich)
-        if isinstance(subject, NounPhrase) and subject.relative and subject.relative.verb is verb:
+        subject = subject or self._subject(verb.subjects, polarity is not words.YES, rich)
+        if (
+            isinstance(subject, tree.NounPhrase)
+            and subject.relative
+            and subject.relative.verb is verb
+        ):
             subject.relative = None  # the man who sings sings
-        clause = Clause(subject, verb, tense, polarity)
+        clause = tree.Clause(subject, verb, tense, polarity)
         if verb.recipients:
             clause.recipient = self._recipient(subject, verb.recipients)
         if verb.objects:
             clause.object = object or self._object(clause, rich)
-        if isinstance(clause.object, NounPhrase) and clause.object.relative:
+        if isinstance(clause.object, tree.NounPhrase) and clause.object.relative:
             return clause  # a later phrase would attach to the relative clause
         if placed and verb.prepositions:
             self._add_adjunct(clause, 0.35 if rich else 0.1)
@@ -185,129 +156,133 @@ class Sampler:
         return clause
 
     def _being(
-        self, tense: Tense, polarity: Polarity, subject: Nominal | None, rich: bool
-    ) -> Clause:
+        self, tense: words.Tense, polarity: words.Polarity, subject: tree.Nominal | None, rich: bool
+    ) -> tree.Clause:
         """Return a clause with "be": tired, or in the garden."""
         if subject is None and self._chance(0.3):
             nouns, prepositions = self._pick(usage.PLACED)
             subject, preposition = self._subject(nouns, True, rich), self._pick(prepositions)
-            place = Adjunct(
+            place = tree.Adjunct(
                 preposition, self._phrase(preposition.nouns, True, plurals=_FEW_PLURALS)
             )
-            return Clause(subject, BE, tense, polarity, adjunct=place)
-        if isinstance(subject, Gap) and subject.noun is not None:
+            return tree.Clause(subject, BE, tense, polarity, adjunct=place)
+        if isinstance(subject, tree.Gap) and subject.noun is not None:
             predicate = self._pick(usage.ADJECTIVES_OF[subject.noun])
         elif subject is not None:
             predicate = self._pick(usage.FEELINGS)
         else:
-            lasting = tense is not FUTURE and polarity in (YES, NOT)
+            lasting = tense is not words.FUTURE and polarity in (words.YES, words.NOT)
             predicate = self._pick(ADJECTIVES if lasting else usage.PASSING)
             subject = self._subject(predicate.nouns, True, rich, described=True)
-        return Clause(subject, BE, tense, polarity, predicate=predicate)
+        return tree.Clause(subject, BE, tense, polarity, predicate=predicate)
 
-    def _add_adjunct(self, clause: Clause, probability: float) -> None:
+    def _add_adjunct(self, clause: tree.Clause, probability: float) -> None:
         if clause.verb.needs_place or self._chance(probability):
             preposition = self._pick(clause.verb.prepositions)
-            clause.adjunct = Adjunct(preposition, self._complement(clause, preposition))
+            clause.adjunct = tree.Adjunct(preposition, self._complement(clause, preposition))
 
-    def _complement(self, clause: Clause, preposition: Preposition) -> NounPhrase | Pronoun:
+    def _complement(
+        self, clause: tree.Clause, preposition: words.Preposition
+    ) -> tree.NounPhrase | tree.Pronoun:
         if usage.concerns_people(preposition.nouns) and self._chance(0.5):
             return self._other_pronoun(clause.subject)
         return self._phrase(preposition.nouns, known=self._chance(0.7), plurals=_FEW_PLURALS)
 
-    def _add_adverb(self, clause: Clause) -> None:
+    def _add_adverb(self, clause: tree.Clause) -> None:
         """Add a frequency or a time, except beside "never" and "no longer"."""
         if clause.verb.aspect == "state":
             return
         frequencies, times = usage.FREQUENCIES_IN[clause.tense], usage.TIMES_IN[clause.tense]
-        if frequencies and clause.polarity is YES and self._chance(0.2):
+        if frequencies and clause.polarity is words.YES and self._chance(0.2):
             clause.frequency = self._pick(frequencies)
-        elif times and clause.polarity in (YES, NOT) and self._chance(0.25):
+        elif times and clause.polarity in (words.YES, words.NOT) and self._chance(0.25):
             clause.time = self._pick(times)
 
     # Subjects, objects, recipients
 
     def _subject(
-        self, nouns: Sequence[Noun], known: bool, rich: bool, described: bool = False
-    ) -> Nominal:
+        self, nouns: Sequence[words.Noun], known: bool, rich: bool, described: bool = False
+    ) -> tree.Nominal:
         if usage.concerns_people(nouns) and self._chance(0.3):
-            return Pronoun(self._pick(usage.PRONOUNS))
+            return tree.Pronoun(self._pick(usage.PRONOUNS))
         if self._chance(0.07):
             return self._both(nouns)
         return self._phrase(nouns, known, rich, described)
 
-    def _anaphor(self, subject: Nominal) -> Pronoun:
+    def _anaphor(self, subject: tree.Nominal) -> tree.Pronoun:
         """Return the pronoun of a subject; feminine plurals have none, so any pronoun is drawn."""
-        return Pronoun(usage.ANAPHORS.get(subject.agreement) or self._pick(usage.PRONOUNS))
+        return tree.Pronoun(usage.ANAPHORS.get(subject.agreement) or self._pick(usage.PRONOUNS))
 
-    def _other_pronoun(self, subject: Nominal) -> Pronoun:
-        others = usage.OTHERS[subject.word] if isinstance(subject, Pronoun) else usage.PRONOUNS
-        return Pronoun(self._pick(others))
+    def _other_pronoun(self, subject: tree.Nominal) -> tree.Pronoun:
+        others = usage.OTHERS[subject.word] if isinstance(subject, tree.Pronoun) else usage.PRONOUNS
+        return tree.Pronoun(self._pick(others))
 
-    def _both(self, nouns: Sequence[Noun]) -> Nominal:
+    def _both(self, nouns: Sequence[words.Noun]) -> tree.Nominal:
         first, second = (self._phrase(nouns, known=True, described=True) for _ in range(2))
-        return first if first.noun is second.noun else Both(first, second)
+        return first if first.noun is second.noun else tree.Both(first, second)
 
-    def _object(self, clause: Clause, rich: bool) -> Nominal:
-        nouns, is_negated = clause.verb.objects, clause.polarity is not YES
-        if self._chance(0.2) and not isinstance(clause.recipient, Pronoun):
+    def _object(self, clause: tree.Clause, rich: bool) -> tree.Nominal:
+        nouns, is_negated = clause.verb.objects, clause.polarity is not words.YES
+        if self._chance(0.2) and not isinstance(clause.recipient, tree.Pronoun):
             if usage.concerns_people(nouns):
                 return self._other_pronoun(clause.subject)
             if nouns[0].kind not in usage.UNCOUNTED:
-                return Pronoun(THEY)
+                return tree.Pronoun(words.THEY)
         if clause.verb in usage.LIKING:
             return self._liked(nouns, rich and not is_negated)
         if not is_negated and self._chance(0.05):
             return self._both(nouns)
         # After a negated indefinite a relative clause needs the subjunctive, and a recipient after
         # a relative clause would attach to it.
-        plain = is_negated or isinstance(clause.recipient, NounPhrase)
+        plain = is_negated or isinstance(clause.recipient, tree.NounPhrase)
         return self._phrase(nouns, rich=rich and not plain)
 
-    def _liked(self, nouns: Sequence[Noun], rich: bool) -> NounPhrase:
+    def _liked(self, nouns: Sequence[words.Noun], rich: bool) -> tree.NounPhrase:
         """Return an object of love or hate: cats in general or this cat, not some cats."""
         if self._chance(0.6):
             return self._phrase(nouns, known=True, rich=rich)
         noun = self._pick([noun for noun in nouns if noun.kind not in usage.FAMILY])
-        return NounPhrase(noun, GENERIC, plural=noun.kind not in usage.UNCOUNTED)
+        return tree.NounPhrase(noun, words.GENERIC, plural=noun.kind not in usage.UNCOUNTED)
 
-    def _recipient(self, subject: Nominal, nouns: Sequence[Noun]) -> NounPhrase | Pronoun:
+    def _recipient(
+        self, subject: tree.Nominal, nouns: Sequence[words.Noun]
+    ) -> tree.NounPhrase | tree.Pronoun:
         if self._chance(0.5):
             return self._other_pronoun(subject)
         return self._phrase(nouns, known=self._chance(0.6))
 
-    # Noun phrases
+    # words.Noun phrases
 
     def _phrase(
         self,
-        nouns: Sequence[Noun],
+        nouns: Sequence[words.Noun],
         known: bool = False,
         rich: bool = False,
         described: bool = False,
         plurals: float = 0.3,
-    ) -> NounPhrase:
+    ) -> tree.NounPhrase:
         """Return a noun with determiner, adjectives, owner and relative clause.
 
         A `described` noun gets no adjective.
         """
         noun = self._pick(nouns)
         plural = noun.kind not in usage.SINGULAR_ONLY and self._chance(plurals)
-        phrase = NounPhrase(noun, self._pick(usage.determiners(noun, plural, known)), plural)
+        phrase = tree.NounPhrase(noun, self._pick(usage.determiners(noun, plural, known)), plural)
         if noun in usage.OWNED and self._chance(0.2):
-            phrase.determiner = self._pick(POSSESSIVES)
+            phrase.determiner = self._pick(words.POSSESSIVES)
             if rich and self._chance(0.5):
-                phrase.determiner, phrase.owner = THE, self._owner(noun)
+                phrase.determiner, phrase.owner = words.THE, self._owner(noun)
         if not described and usage.ADJECTIVES_OF[noun] and self._chance(0.35 if rich else 0.15):
             self._add_adjectives(phrase)
         if rich and noun.kind not in usage.FAMILY and self._chance(0.1):
             phrase.relative = self._relative(phrase)
         return phrase
 
-    def _owner(self, noun: Noun) -> NounPhrase:
+    def _owner(self, noun: words.Noun) -> tree.NounPhrase:
         owners = usage.WHOLES if noun.kind == "part" else usage.OWNERS
         return self._phrase(owners, known=True, plurals=0.0)
 
-    def _add_adjectives(self, phrase: NounPhrase) -> None:
+    def _add_adjectives(self, phrase: tree.NounPhrase) -> None:
         adjective = self._pick(usage.ADJECTIVES_OF[phrase.noun])
         if not adjective.precedes:
             phrase.after = adjective
@@ -316,10 +291,10 @@ class Sampler:
         if usage.COLOURS_OF[phrase.noun] and self._chance(0.25):
             phrase.after = self._pick(usage.COLOURS_OF[phrase.noun])
 
-    def _relative(self, phrase: NounPhrase) -> Clause | None:
+    def _relative(self, phrase: tree.NounPhrase) -> tree.Clause | None:
         """Return a relative clause (who is tired, who sees me, whom I see), or None."""
         noun, tense = phrase.noun, self._pick(usage.TENSES_OF_RELATIVES)
-        gap = Gap(phrase.agreement, noun)
+        gap = tree.Gap(phrase.agreement, noun)
         by, to = usage.DONE_BY[noun, tense], usage.DONE_TO[noun, tense]
         if (
             not phrase.before
@@ -328,14 +303,17 @@ class Sampler:
             and self._chance(0.2)
         ):
             return self._being(
-                self._pick((PRESENT, PAST)), self._pick(usage.MOSTLY_YES), gap, rich=False
+                self._pick((words.PRESENT, words.PAST)),
+                self._pick(usage.MOSTLY_YES),
+                gap,
+                rich=False,
             )
         if by and self._chance(0.5):
             return self._clause(self._pick(by), tense, subject=gap)
         return self._clause(self._pick(to), tense, object=gap) if to else None
 
 
-_PATTERNS: Sequence[Callable[[Sampler], Sentence]] = (
+_PATTERNS: Sequence[Callable[[Sampler], tree.Sentence]] = (
     *(Sampler._statement,) * 22,
     *(Sampler._yes_or_no,) * 4,
     *(Sampler._who_does,) * 2,

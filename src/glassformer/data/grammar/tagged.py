@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from glassformer.data.grammar.tree import Clause, Sentence
+from glassformer.data.grammar.words import Question
 
 Key = tuple[object, str]
 
@@ -23,26 +24,28 @@ def words(text: str, *keys: Key) -> list[Word]:
     return [Word(part, keys) for part in text.split()]
 
 
-def join_clauses(
-    sentence: Sentence, link: str, clause: Callable[[Clause], list[Word]]
+def sentence_words(
+    sentence: Sentence,
+    link: str,
+    clause: Callable[[Clause], list[Word]],
+    question: Callable[[Sentence, Question], list[Word]],
 ) -> list[Word]:
-    """Return the clauses of a sentence, realised by `clause`, with the `link` of one language."""
-    first = clause(sentence.clause)
-    if sentence.link is None or sentence.second is None:
-        return first
-    conjunction, second = words(link, (sentence, "link")), clause(sentence.second)
-    if sentence.link.leads:
-        return [*conjunction, *first, Word(",", ((sentence, "comma"),)), *second]
-    return [*first, *conjunction, *second]
+    """Return a question, or one or two clauses with their link, and the final mark."""
+    if sentence.question is not None:
+        return [*question(sentence, sentence.question), Word("?", ((sentence, "end"),))]
+    found = clause(sentence.clause)
+    if sentence.link is not None and sentence.second is not None:
+        conjunction, second = words(link, (sentence, "link")), clause(sentence.second)
+        if sentence.link.leads:
+            found = [*conjunction, *found, Word(",", ((sentence, "comma"),)), *second]
+        else:
+            found = [*found, *conjunction, *second]
+    return [*found, Word(".", ((sentence, "end"),))]
 
 
 def adverb(clause: Clause, name: str, labelled: tuple[tuple[str, str], ...]) -> list[Word]:
     """Return the words of an adverb; words with the same label translate each other."""
     return [Word(word, ((clause, name + label),)) for word, label in labelled]
-
-
-def end_mark(sentence: Sentence) -> Word:
-    return Word("." if sentence.question is None else "?", ((sentence, "end"),))
 
 
 @dataclass(frozen=True)

@@ -196,6 +196,7 @@ def _adverb(english: str, french: str, *tenses: Tense) -> Adverb:
     return Adverb(_labelled(english), _labelled(french), tenses)
 
 
+NO_ADVERB = _adverb("", "")
 FREQUENCIES = (
     _adverb("often", "souvent", PRESENT, PAST),
     _adverb("sometimes", "parfois", PRESENT),
