@@ -51,9 +51,7 @@ def measures(weights: Float[Tensor, "*L T S"], kind: Kind) -> dict[str, Float[Te
     return found | {place: share(weights, place) for place in PLACES[kind]}
 
 
-def jensen_shannon(
-    p: Float[Tensor, "*L T S"], q: Float[Tensor, "*M T S"]
-) -> Float[Tensor, "*N T"]:
+def jensen_shannon(p: Float[Tensor, "*L T S"], q: Float[Tensor, "*M T S"]) -> Float[Tensor, "*N T"]:
     """Return the Jensen–Shannon divergence of each row in bits: 0 for equal, 1 for disjoint."""
     return (entropy((p + q) / 2) - (entropy(p) + entropy(q)) / 2).clamp(0, 1)
 
