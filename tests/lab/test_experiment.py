@@ -69,7 +69,7 @@ def test_differences_are_paired_by_seed() -> None:
         ([inf, inf, 6.0], [5.0, 6.0, 7.0], "alike"),  # the third seed points the other way
         ([inf, inf, inf], [inf, inf, inf], "alike"),
         ([5.0, 6.0, 7.0], [inf, inf, 7.0], "less"),
-        ([5.0], [7.0], "alike"),  # one seed decides nothing
+        ([5.0], [7.0], "alike"),  # one seed is not enough
         ([], [], "alike"),
     ],
 )

@@ -96,6 +96,6 @@ def test_ctrl_c_ends_running_trials(tmp_path: Path) -> None:
     )
     assert run.stdout is not None
     assert [run.stdout.readline() for _ in range(2)] == [b"begun\n"] * 2, "both are running"
-    os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all of them
+    os.killpg(run.pid, signal.SIGINT)  # to all processes, as a terminal does
     assert run.wait(timeout=20) != 0
     run.stdout.close()

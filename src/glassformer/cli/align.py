@@ -98,7 +98,7 @@ def align(
     from glassformer.inspect.alignment import Head
     from glassformer.pipeline import load_translator
 
-    named = Head.named(head) if head else None
+    named = Head.parse(head) if head else None
     pictures = Pictures(figure, limit or PICTURES) if figure else None
     translator = load_translator(model, int8 or None, engine="torch", threads=threads)
     translator = translator.towards(to or translator.targets[0])
@@ -287,7 +287,7 @@ class Job:
 
     def choose(self, pairs: "list[TextPair]") -> "Head":
         from glassformer.data import grammar
-        from glassformer.inspect.alignment import ENOUGH, most_telling
+        from glassformer.inspect.alignment import MIN_SENTENCES, most_informative
 
         if self.translator.settings.data.name == "grammar":
             rates = self.tallies("the grammar", list(grammar.pairs("valid", CHOICE)))
@@ -296,10 +296,10 @@ class Job:
         else:
             there = [p for p in pairs if p.source_words and p.target_words][:CHOICE]
             with progress("choosing a head", len(there)) as tick:
-                head = most_telling(self.translator, there, self.batch_tokens, tick)
+                head = most_informative(self.translator, there, self.batch_tokens, tick)
             why = f"by the mutual information of its links in {len(there):,} lines"
-            if len(there) < ENOUGH:
-                why = f"which is what fewer than {ENOUGH} lines are aligned by"
+            if len(there) < MIN_SENTENCES:
+                why = f"the default for fewer than {MIN_SENTENCES} lines"
         tell(f"{HEAD} {head.name}: {head}, {why}")
         return head
 

@@ -1,1 +1,1 @@
-"""Looking inside: what attention does, beside what it should."""
+"""Attention traces, head statistics, word alignment, saliency and figures."""
