@@ -22,8 +22,10 @@ Tick = Callable[[float], None]  # receives the share of the work that is done, f
 Outcome = Literal["supported", "not supported", "depends"]
 
 # Words that mark a quantity as non-negative by its name.
-NON_NEGATIVE = ("steps", "loss", "norm", "÷", "seconds", "bytes", "tokens/s", "share", "distance")
-NON_NEGATIVE += ("perplexity", "entropy", "slope")
+NON_NEGATIVE = (
+    *("steps", "seconds", "bytes", "tokens/s", "loss", "perplexity"),
+    *("norm", "÷", "share", "distance", "entropy", "slope"),
+)
 
 
 @dataclass(frozen=True)

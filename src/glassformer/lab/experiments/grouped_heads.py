@@ -139,8 +139,8 @@ def draw(results: Results, figure: Any) -> None:
     line(quality, results, BLEU, KV, "BLEU, greedy", COLOURS[1])
     for number, context in enumerate(results.choices(CONTEXT)):
         label, colour, arm = f"after {context} tokens", COLOURS[number], {CONTEXT: context}
-        line(size, results, CACHE, KV, label, colour, **arm)
-        line(fast, results, SPEED, KV, label, colour, **arm)
+        line(size, results, CACHE, KV, label, colour, "o-", **arm)
+        line(fast, results, SPEED, KV, label, colour, "o-", **arm)
     for axes, label in ((quality, "quality"), (size, CACHE), (fast, "decoding, tokens/s")):
         log2_axis(axes, results.choices(KV))
         axes.set_xlabel(f"{KV} for {HEADS} query heads")
