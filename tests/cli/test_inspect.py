@@ -175,7 +175,7 @@ def test_what_is_not_there_or_cannot_be_written_is_named(command: Command) -> No
     code, _, said = command("inspect", "run", "--corpus", "absent", "--threads", 1)
     assert code == 3 and "absent" in said
     code, _, said = command("inspect", "run", " ", "--threads", 1)
-    assert code == 3 and "nothing to read" in said
+    assert code == 3 and "has no tokens" in said
     Path("file").write_text("")
     code, _, said = command("inspect", "run", TEXT, "--output", "file/r.html", "--threads", 1)
     assert code == 3 and "file/r.html cannot be written" in said

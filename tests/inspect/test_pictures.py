@@ -219,7 +219,7 @@ def test_missing_attention_and_heads_are_errors_that_name_them(
         pictures.head_figure(decision, "cross", 0, 0)
     with pytest.raises(InputError, match=r"no head 2 in layer 0(?s:.)*heads 0 to 1"):
         pictures.head_figure(translation, "cross", 0, 2)
-    with pytest.raises(InputError, match="translator decides on no label"):
+    with pytest.raises(InputError, match="translator has no labels"):
         pictures.decision_figure(translation)
 
 

@@ -331,7 +331,7 @@ def test_the_tree_has_every_node_and_is_navigable_by_keyboard(
     assert all(seen["edges"] == len(seen["nodes"]) - 1 for seen in told)
     answer = translation.nodes[translation.answer]
     assert f"log-probability {answer.log_probability:.3f}" in told[0]["node"]
-    assert "best: ended, and is the answer" in told[0]["node"]
+    assert "best: finished as the answer" in told[0]["node"]
     assert "went on" in told[2]["node"] and told[3]["node"] == told[1]["node"]
     assert told[-1]["node"].startswith("the beginning") and not told[-1]["prevented"]
     shown_fates = {name.split(" ", 1)[1] for name in told[0]["fates"]}

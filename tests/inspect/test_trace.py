@@ -143,7 +143,7 @@ def test_a_classifier_trace_has_its_probabilities(untrained) -> None:
 
 
 def test_inputs_that_cannot_be_traced_are_errors(untrained) -> None:
-    with pytest.raises(DataError, match="nothing to read in '  '"):
+    with pytest.raises(DataError, match="The text '  ' has no tokens"):
         trace_of(untrained(), "  ")
     with pytest.raises(DataError, match=r"subwords: 'tea tea(?s:.)*up to 30(?s:.)*--truncate"):
         trace_of(untrained(), "tea " * 40)

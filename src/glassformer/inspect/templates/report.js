@@ -104,8 +104,8 @@ function pathTo(nodes, last) {
 
 const FATES = {
   "went on": "a continuation stayed in the beam or finished",
-  "best": "finished: the answer",
-  "finished": "finished: another of the n best",
+  "best": "finished as the answer",
+  "finished": "finished as another of the n best",
   "outscored": "finished, with a lower score than the n best",
   "pruned": "not among the best of its step",
   "overtaken": "in the beam, but no continuation stayed in it",
