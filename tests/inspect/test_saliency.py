@@ -128,7 +128,7 @@ def test_left_out_equals_classifying_the_text_without_the_word(
     text = read(classifier, texts[1])
     found = left_out(classifier.model, text)
     assert found.shape == (3, len(text.words)) == (3, 7)
-    monkeypatch.setattr(saliency, "CELLS", 1)
+    monkeypatch.setattr(saliency, "BATCH_CELLS", 1)
     torch.testing.assert_close(left_out(classifier.model, text), found)
 
     def odds(ids):
