@@ -28,6 +28,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pytest --noconftest tests/test_plain_language.py
 
 test: check
 	$(BIN)/pytest -n 2 --cov --cov-report=term

@@ -48,7 +48,7 @@ def pairs(sources: list[str], targets: list[str], cut: Any = split_words) -> lis
 
 
 def expected(head: str, of: list[TextPair]) -> list[str]:
-    found = align(load_translator("other", engine="torch"), of, Head.named(head))
+    found = align(load_translator("other", engine="torch"), of, Head.parse(head))
     return [pharaoh(links) for _, links in found]
 
 
@@ -119,13 +119,13 @@ def test_pictures_of_the_grammar(command: Command) -> None:
     assert drawn == ["1.png", "1.svg", "2.png", "2.svg"]
     pair = next(iter(grammar.pairs("test", 1)))
     drawing = Path("new/pictures/1.svg").read_text()
-    title = f"layer 1, head 1, as the word is said: {right(pair)} of {len(pair.alignment)} true"
+    title = f"layer 1, head 1, word as output: {right(pair)} of {len(pair.alignment)} true"
     assert title in drawing and f">{pair.target_words[1]}</text>" in drawing
     assert "2 pictures" in said
 
 
 def right(pair: grammar.AlignedPair) -> int:
-    ((_, links),) = align(load_translator("run", engine="torch"), [pair], Head.named("1.1"))
+    ((_, links),) = align(load_translator("run", engine="torch"), [pair], Head.parse("1.1"))
     return len(links & pair.alignment)
 
 
@@ -200,7 +200,7 @@ def test_many_lines_choose_for_themselves(command: Command) -> None:
     assert "by the mutual information of its links in 40 lines" in said
     (told,) = (line for line in said.splitlines() if line.startswith("--head "))
     name = told.removeprefix("--head ").split(": ")[0]
-    assert Head.named(name).head is None
+    assert Head.parse(name).head is None
     assert out.splitlines() == expected(name, pairs(lines, lines))
 
 

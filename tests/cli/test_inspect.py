@@ -28,7 +28,7 @@ def test_a_report_is_written_and_its_place_told(command: Command) -> None:
     assert code == 0, said
     told = dict(line.split(maxsplit=1) for line in out.splitlines())
     assert told["report"] == "inspect.html" and told["text"] == TEXT
-    assert told["said"] == load_translator("run").translate(TEXT)
+    assert told["output"] == load_translator("run").translate(TEXT)
     page = Path("inspect.html").read_text("utf-8")
     assert page.startswith("<!DOCTYPE html>") and TEXT in page
     assert [path.name for path in Path().iterdir() if path.is_file()] == ["inspect.html"]
@@ -67,7 +67,7 @@ def test_it_can_be_made_to_say_something(command: Command) -> None:
     )
     trace = Trace.from_json(Path("t").read_text("utf-8"))
     assert code == 0 and trace.search is None and trace.target.text == "un chat"
-    assert "made to say      un chat" in out
+    assert "forced output    un chat" in out
 
 
 def test_a_classifier_and_a_language_model_can_be_looked_into(command: Command) -> None:
@@ -77,7 +77,7 @@ def test_a_classifier_and_a_language_model_can_be_looked_into(command: Command) 
     assert code == 0 and f"{found.label:<16} {found.probability:.2%}" in out
     write_model("speaker", "language-model")
     code, out, _ = command("inspect", "speaker", "a dog", "--beam", 2, "--threads", 1)
-    assert code == 0 and "said " in out
+    assert code == 0 and "output " in out
 
 
 def test_a_text_of_several_lines_is_one_text(command: Command) -> None:
@@ -91,7 +91,7 @@ def test_heads_over_a_corpus(command: Command) -> None:
     code, out, said = command("inspect", "run", "--corpus", "texts", *files, "--threads", 1)
     assert code == 0, said
     assert f"over {len(TEXTS)} texts" in out and "ΔBLEU" not in out
-    for title in ("encoder attention", "decoder attention", "cross attention", "telling"):
+    for title in ("encoder attention", "decoder attention", "cross attention", "bits"):
         assert title in out
     content = json.loads(Path("h.json").read_text("utf-8"))
     assert content["texts"] == len(TEXTS) and len(content["heads"]) == 6
@@ -175,7 +175,7 @@ def test_what_is_not_there_or_cannot_be_written_is_named(command: Command) -> No
     code, _, said = command("inspect", "run", "--corpus", "absent", "--threads", 1)
     assert code == 3 and "absent" in said
     code, _, said = command("inspect", "run", " ", "--threads", 1)
-    assert code == 3 and "nothing to read" in said
+    assert code == 3 and "has no tokens" in said
     Path("file").write_text("")
     code, _, said = command("inspect", "run", TEXT, "--output", "file/r.html", "--threads", 1)
     assert code == 3 and "file/r.html cannot be written" in said

@@ -24,7 +24,7 @@ def test_the_example_of_the_docs_is_run_reported_and_listed(
 ) -> None:
     code, said, told = glassformer("lab", "run", "mine.py", "--quick")
     assert code == 0
-    assert "Dropout slows learning down where no example comes twice." in said
+    assert "Dropout slows down learning on data that never repeats." in said
     assert "verdict: " in said and "(quick run)" in said and "100%" in told
     assert "results/lab/quick/dropout.json" in said
     result = json.loads((tmp_path / "results/lab/quick/dropout.json").read_text())
@@ -84,7 +84,7 @@ def test_a_damaged_result_is_named(glassformer: Command, tmp_path: Path) -> None
     (folder / "scaling.json").write_text("{}")
     for verb in ("report", "list"):
         code, _, error = glassformer("lab", verb)
-        assert code == 3 and "scaling.json is no result of an experiment" in error
+        assert code == 3 and "scaling.json is not the result of an experiment" in error
 
 
 def test_a_folder_that_cannot_be_written_is_told(

@@ -28,7 +28,7 @@ LONGEST = 30
 def build_untrained(
     kind: str = "translator", sides: tuple[str, ...] = ("joint",), **changes: Any
 ) -> Any:
-    """Two layers of two heads, all different; a `Translator`, `Classifier` or `Generator`."""
+    """Return a function that builds an untrained pipeline of two layers with two heads."""
     sizes = {
         "d_model": 16, "n_heads": 2, "d_ff": 16, "encoder_layers": 2, "decoder_layers": 2,
         "tie_target_output": False, "vocab_size": len(TOKENIZERS[sides[-1]]), "n_classes": 3,

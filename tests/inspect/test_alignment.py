@@ -1,4 +1,4 @@
-"""Word alignment: attention finds its words and its truth, and the right head wins."""
+"""Word alignment: word attention, readings of heads, and the choice of a head."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,13 +14,13 @@ from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import DataError, SettingsError
 from glassformer.inspect import word_attention as reading
 from glassformer.inspect.alignment import (
-    ENOUGH,
+    MIN_SENTENCES,
     Head,
     align,
     best_of_each,
     error_rates,
-    most_telling,
-    of_all,
+    links_of_all,
+    most_informative,
     readings,
     tallies,
 )
@@ -77,7 +77,7 @@ SETTINGS = RunSettings.of(
 
 
 def translator_of(model: nn.Module) -> Translator:
-    """Of a planted model, alignment asks for nothing but the model."""
+    """A pipeline around a planted model, with the parts that alignment uses."""
     real = isinstance(model, Transformer)
     decoder = TorchDecoder(model) if real else SimpleNamespace(model=model, max_target=None)
     return Translator(decoder, {"joint": TOKENIZER}, SETTINGS)
@@ -95,7 +95,7 @@ EVERY_PAIR = pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.source
 
 
 def spelling(**spans) -> SimpleNamespace:
-    """What a translator is asked for here, with these subwords."""
+    """A stand-in for a translator with these subwords."""
     tokenizer = SimpleNamespace(spans={k.replace("_", " "): v for k, v in spans.items()}.get)
     return SimpleNamespace(source_tokenizer=tokenizer, target_tokenizer=tokenizer)
 
@@ -143,7 +143,7 @@ def test_words_that_share_a_subword_share_its_attention():
 
 
 @EVERY_PAIR
-def test_cross_attention_is_that_of_the_forced_model(pair):
+def test_cross_attention_equals_that_of_the_forced_model(pair):
     translator = translator_of(build(SETTINGS.model))
     attention = cross_attention(translator, pair)
     source, target = translator.inputs(pair.source, pair.target)
@@ -157,8 +157,8 @@ def test_cross_attention_is_that_of_the_forced_model(pair):
 
 
 @pytest.mark.parametrize("budget", [1, 30, 10_000])
-def test_many_at_once_are_as_each_alone_and_in_their_order(budget, monkeypatch):
-    monkeypatch.setattr(reading, "TURN", 3)
+def test_batched_word_attention_equals_that_of_each_pair(budget, monkeypatch):
+    monkeypatch.setattr(reading, "CHUNK", 3)
     translator = translator_of(build(SETTINGS.model))
     pairs = [PAIRS[0], PAIRS[1], PAIRS[1], PAIRS[0], PAIRS[1]]
     found = list(word_attentions(translator, pairs, budget))
@@ -170,7 +170,7 @@ def test_many_at_once_are_as_each_alone_and_in_their_order(budget, monkeypatch):
             torch.testing.assert_close(both[shift], expected)
 
 
-def test_a_line_too_long_is_refused_by_its_number():
+def test_a_line_that_is_too_long_is_an_error_with_its_number():
     check_lines(["a", "b c"], [3, 8], 8, "source")
     with pytest.raises(DataError, match=r"Line 2 of the target has 9 subwords: 'b c'"):
         check_lines(["a", "b c"], [3, 9], 8, "target")
@@ -181,11 +181,11 @@ def test_a_line_too_long_is_refused_by_its_number():
 
 def random_words(m=4, n=3, layers=2, heads=3) -> torch.Tensor:
     words = torch.rand(2, layers, heads, m, n).softmax(-1)
-    words[..., 1, :] = 0  # a word for which no subword stands
+    words[..., 1, :] = 0  # a word without a subword
     return words
 
 
-def test_a_head_is_one_and_averages_are_means():
+def test_readings_select_a_head_or_average_heads():
     words = random_words()
     assert torch.equal(Head(1, 2, 0).of(words), words[0, 1, 2])
     assert torch.equal(Head(1, 2, 1, share=True).of(words), words[1, 1, 2])
@@ -193,9 +193,9 @@ def test_a_head_is_one_and_averages_are_means():
     torch.testing.assert_close(Head(None, None, 0).of(words), words[0].mean((0, 1)))
 
 
-def test_all_readings_at_once_are_those_of_each():
+def test_links_of_all_readings_equal_those_of_each():
     words = random_words()
-    found = of_all(words)
+    found = links_of_all(words)
     heads = readings(2, 3)
     assert len(set(heads)) == len(heads) == len(found) == (2 * 3 + 2 + 1) * 4
     for head, sources in zip(heads, found.tolist(), strict=True):
@@ -204,19 +204,19 @@ def test_all_readings_at_once_are_those_of_each():
         assert sources[1] == -1 and {t for _, t in expected} == {0, 2, 3}
 
 
-def test_by_share_a_word_that_all_look_at_is_left_to_its_own():
-    """Both words look most at the noun; the article has the article to itself."""
+def test_by_share_a_word_that_all_attend_to_keeps_its_translation():
+    """Both words attend most to the noun; only the article attends to the article."""
     attention = torch.tensor([[0.4, 0.5], [0.1, 0.9]])
     assert Head(0, 0, 0).links(attention) == {(1, 0), (1, 1)}
     assert Head(0, 0, 0, share=True).links(attention) == {(0, 0), (1, 1)}
     torch.testing.assert_close(by_share(attention).sum(0), torch.ones(2))
 
 
-def test_a_head_says_where_it_is_read():
-    assert str(Head(0, 2, 0)) == "layer 1, head 3, as the word is said"
-    assert str(Head(3, 0, 1)) == "layer 4, head 1, as the word is read"
-    assert str(Head(1, None, 0, True)) == "layer 2, heads averaged, as the word is said, by share"
-    assert str(Head(None, None, 1)) == "all heads averaged, as the word is read"
+def test_a_head_is_described_by_layer_head_and_step():
+    assert str(Head(0, 2, 0)) == "layer 1, head 3, word as output"
+    assert str(Head(3, 0, 1)) == "layer 4, head 1, word as input"
+    assert str(Head(1, None, 0, True)) == "layer 2, heads averaged, word as output, by share"
+    assert str(Head(None, None, 1)) == "all heads averaged, word as input"
 
 
 @pytest.mark.parametrize(
@@ -230,33 +230,33 @@ def test_a_head_says_where_it_is_read():
         ("all:share", Head(None, None, 0, True)),
     ],
 )
-def test_a_head_has_a_name(name, head):
-    assert Head.named(name) == head and head.name == name
+def test_names_of_heads(name, head):
+    assert Head.parse(name) == head and head.name == name
 
 
-def test_every_head_is_found_by_its_name():
-    assert [Head.named(head.name) for head in readings(3, 2)] == list(readings(3, 2))
+def test_names_of_heads_survive_a_round_trip():
+    assert [Head.parse(head.name) for head in readings(3, 2)] == list(readings(3, 2))
 
 
 @pytest.mark.parametrize("name", ["", "0.1", "1.0", "3.2+2", "3.2+", "3:shift", "all.1", "a", "-1"])
-def test_what_is_no_head_is_told_what_is(name):
+def test_a_malformed_head_name_is_an_error_with_examples(name):
     with pytest.raises(SettingsError, match=r"3\.2\+1"):
-        Head.named(name)
+        Head.parse(name)
 
 
-# The head that knows
+# A planted head
 
 
-def test_a_head_that_the_model_has_not_is_refused():
-    Head.named("2.4+1").check(layers=2, heads=4)
-    Head.named("all").check(layers=2, heads=4)
+def test_a_head_outside_the_model_is_refused():
+    Head.parse("2.4+1").check(layers=2, heads=4)
+    Head.parse("all").check(layers=2, heads=4)
     for name in ("3", "3.1", "2.5"):
         with pytest.raises(SettingsError, match=rf"no head {name}.*\n.*2 layers with 4 heads"):
-            Head.named(name).check(layers=2, heads=4)
+            Head.parse(name).check(layers=2, heads=4)
 
 
 class Planted(nn.Module):
-    """Says nothing, and attends as `scores` tells it for each source: (layers, H, T, S)."""
+    """A model whose attention follows `scores` for each source: (layers, H, T, S)."""
 
     pad_id = PAD
 
@@ -276,7 +276,7 @@ class Planted(nn.Module):
     def features(self, source, target):
         rows = [self.scores[tuple(ids[ids != PAD].tolist())] for ids in source]
         for number, layer in enumerate(self.layers):
-            # q = 1, so that q kᵀ are the scores; what is padded is never attended to
+            # q = 1, so that q kᵀ are the scores; padding gets no attention
             k = torch.full((len(rows), rows[0].size(1), source.size(1), target.size(1)), -1e9)
             for b, scores in enumerate(rows):
                 k[b, :, : scores.size(3), : scores.size(2)] = scores[number].mT
@@ -286,7 +286,7 @@ class Planted(nn.Module):
 
 
 def planted(head: Head, pairs=PAIRS, layers: int = 2, heads: int = 3) -> Translator:
-    """A translator all of whose heads look about at random, but one, which knows the truth."""
+    """Return a translator with random heads and one head with gold attention."""
     model = Planted(layers, heads)
     translator = translator_of(model)
     for pair in pairs:
@@ -304,7 +304,7 @@ def planted(head: Head, pairs=PAIRS, layers: int = 2, heads: int = 3) -> Transla
 
 
 @pytest.mark.parametrize("head", [Head(0, 2, 0), Head(1, 0, 1), Head(1, 2, 0)], ids=str)
-def test_the_head_that_knows_the_truth_comes_first(head):
+def test_the_head_with_gold_attention_ranks_first(head):
     translator = planted(head)
     rates = error_rates(translator, PAIRS)
     assert set(rates) == set(readings(2, 3))
@@ -314,7 +314,7 @@ def test_the_head_that_knows_the_truth_comes_first(head):
     assert [which for which in plain if rates[which] == 0] == [head]
 
 
-def test_tallies_are_those_of_each_head_alone():
+def test_tallies_equal_those_of_each_head():
     translator = planted(Head(0, 1, 0))
     ticks = []
     found = tallies(translator, PAIRS, 40, tick=lambda: ticks.append(1))
@@ -325,7 +325,7 @@ def test_tallies_are_those_of_each_head_alone():
         assert np.array_equal(tally.counts, expected.counts)
 
 
-def test_the_best_is_chosen_in_each_family():
+def test_the_lowest_error_rate_of_each_family_is_chosen():
     translator = planted(Head(1, 2, 1))
     found = tallies(translator, PAIRS)
     chosen = best_of_each(found)
@@ -333,10 +333,10 @@ def test_the_best_is_chosen_in_each_family():
     for family, head in chosen.items():
         alike = [tally.error_rate for other, tally in found.items() if other.family == family]
         assert head.family == family and found[head].error_rate == min(alike)
-    assert chosen["one head, read"] == Head(1, 2, 1)
+    assert chosen["one head, as input"] == Head(1, 2, 1)
 
 
-def test_without_words_there_are_no_links():
+def test_pairs_without_words_have_no_links():
     pairs = [PAIRS[0], TextPair("", "", (), ()), TextPair("a", " ", ("a",), ()), PAIRS[1]]
     head = Head(0, 2, 0)
     found = list(align(planted(head), pairs, head))
@@ -345,11 +345,11 @@ def test_without_words_there_are_no_links():
     assert [tuple(seen.shape) for seen, _ in found] == [(4, 4), (0, 0), (0, 1), (6, 6)]
 
 
-# The choice without the truth
+# The choice without gold links
 
 
-def test_what_has_no_subword_has_no_link():
-    """Sentencepiece reads a zero-width space as a space, and nothing else is there."""
+def test_words_without_a_subword_have_no_link():
+    """Sentencepiece takes a zero-width space as a space."""
     translator = translator_of(build(SETTINGS.model))
     nothing, dog = ("\u200b",), ("dog",)
     pairs = [TextPair("\u200b", "dog", nothing, dog), TextPair("dog", "\u200b", dog, nothing)]
@@ -358,7 +358,7 @@ def test_what_has_no_subword_has_no_link():
 
 
 def shuffled(count: int) -> list[Pair]:
-    """The words of both languages, a few in each sentence, in orders of their own."""
+    """Return pairs of a few words each, in different orders."""
     random = np.random.default_rng(0)
     english = ("red", "car", "waits", "now", "dog", "house")
     french = ("rouge", "auto", "attend", "maintenant", "chien", "maison")
@@ -374,20 +374,20 @@ def shuffled(count: int) -> list[Pair]:
 
 
 @pytest.mark.parametrize("head", [Head(0, 0, 0), Head(2, 0, 0), Head(1, 0, 1)], ids=str)
-def test_right_links_tell_most(head):
+def test_correct_links_have_the_highest_mutual_information(head):
     pairs = shuffled(80)
-    assert len(pairs) >= ENOUGH
+    assert len(pairs) >= MIN_SENTENCES
     translator = planted(head, pairs, layers=3, heads=1)
     ticks = []
-    found = most_telling(translator, pairs, 200, tick=lambda: ticks.append(1))
+    found = most_informative(translator, pairs, 200, tick=lambda: ticks.append(1))
     assert (found.layer, found.head) == (head.layer, None) and len(ticks) == len(pairs)
     rates = {which: tally.error_rate for which, tally in tallies(translator, pairs).items()}
-    # A step too early may do where words have several subwords: all but the first are said by then.
+    # One step early may work for words of several subwords: only their first is missing then.
     assert rates[found] <= rates[Head(head.layer, None, head.shift)] == 0
     assert min(rates[which] for which in rates if which.layer not in (head.layer, None)) > 0.4
 
 
-def test_few_sentences_tell_nothing():
-    pairs = shuffled(80)[: ENOUGH - 1]
+def test_few_sentences_give_the_default_head():
+    pairs = shuffled(80)[: MIN_SENTENCES - 1]
     translator = planted(Head(1, 0, 1), pairs, layers=3, heads=1)
-    assert most_telling(translator, pairs) == Head.named("all:share")
+    assert most_informative(translator, pairs) == Head.parse("all:share")

@@ -1,4 +1,4 @@
-"""The report in a real browser: it draws the tensor, obeys the keyboard, asks nobody anything."""
+"""The report in a real browser: pixels, keyboard, contrast, no network."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ QUIET = (
 )
 TEXT = "two old cats, a dog"
 NASTY = '</script><img src=x onerror="alert(1)"> {{data}} <b>'
-# How opaque each cell of the picture is, looked at off its middle, where the mark of a row is not.
+# The opacity of each cell, sampled off its centre, away from the row marker.
 OPACITY = """([names, rows, columns, cell]) => {
   const grid = document.getElementById("grid"), context = grid.getContext("2d");
   context.font = "13px system-ui, sans-serif";
@@ -63,7 +63,7 @@ def browser() -> Iterator[Any]:
 
 
 class Shown:
-    """A report in a page of the browser, with all that went wrong and all that it asked for."""
+    """Open a report in the browser; record its errors and requests."""
 
     def __init__(self, browser: Any, path: Path, scheme: str) -> None:
         self.page = browser.new_page(color_scheme=scheme)
@@ -76,7 +76,7 @@ class Shown:
         self.page.goto(path.as_uri())
 
     def _note(self, message: Any) -> None:
-        """What breaks the page's own policy is told as an error."""
+        """Record violations of the content policy as errors."""
         if message.type == "error":
             self.problems.append(message.text)
 
@@ -114,18 +114,18 @@ def translation(untrained) -> Trace:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_pixels_are_the_tensor(show, translation: Trace, scheme: str) -> None:
-    """A cell is one colour, as opaque as its weight."""
+def test_pixels_equal_the_attention(show, translation: Trace, scheme: str) -> None:
+    """A cell has one colour, with the weight as opacity."""
     page = show(translation, scheme).page
     weights = translation.attention["cross"][0, 0]
     names = [token.removeprefix("▁") for token in translation.target.tokens]
-    cell = 24  # of so few tokens
+    cell = 24  # pixels, for a few tokens
     seen = page.evaluate(OPACITY, [names, *weights.shape, cell])
     torch.testing.assert_close(torch.tensor(seen), weights, atol=1.5 / 255, rtol=0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read_in_light_and_dark(show, translation: Trace, scheme: str) -> None:
+def test_text_has_enough_contrast_in_light_and_dark(show, translation: Trace, scheme: str) -> None:
     page = show(translation, scheme).page
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == (scheme == "dark")
@@ -133,7 +133,7 @@ def test_text_can_be_read_in_light_and_dark(show, translation: Trace, scheme: st
         assert page.evaluate(CONTRAST, selector) >= 4.5, selector
 
 
-def test_the_keyboard_is_enough(show, translation: Trace) -> None:
+def test_the_page_works_by_keyboard_alone(show, translation: Trace) -> None:
     shown = show(translation)
     assert shown.label() == "cross attention, layer 1, head 1"
     shown.press("ArrowRight", "ArrowDown")
@@ -158,7 +158,7 @@ def test_the_keyboard_is_enough(show, translation: Trace) -> None:
     assert {"linked", "share", "pruned", "tree", "kind", "layer", "head", "words", "marks"} <= ids
 
 
-def test_links_are_drawn_and_lead_to_their_steps(show, translation: Trace) -> None:
+def test_links_are_drawn_and_select_their_steps(show, translation: Trace) -> None:
     shown = show(translation)
     words = len(translation.target.words)
     assert shown.page.locator("#links path").count() == words
@@ -172,7 +172,7 @@ def test_links_are_drawn_and_lead_to_their_steps(show, translation: Trace) -> No
 
 
 @pytest.mark.parametrize("kind", ["translator", "classifier"])
-def test_nasty_text_is_only_text(show, untrained, kind: str) -> None:
+def test_markup_in_a_text_is_shown_as_text(show, untrained, kind: str) -> None:
     options = {} if kind == "classifier" else {"max_length": 4}
     trace = trace_of(untrained(kind), NASTY, truncate=True, name=NASTY, **options)
     page = show(trace).page

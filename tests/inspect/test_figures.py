@@ -1,4 +1,4 @@
-"""Figures: a picture on the disk with the words, the shades and the lines that it should have."""
+"""Figures of links: words, shades and lines."""
 
 from xml.etree import ElementTree
 
@@ -18,7 +18,7 @@ def draw(paths, gold=None) -> None:
         save(figure, path)
 
 
-def test_a_picture_has_the_words_twice_and_is_the_same_again(tmp_path):
+def test_a_links_figure_has_the_words_twice_and_is_reproducible(tmp_path):
     pytest.importorskip("matplotlib")
     first, again, dots = tmp_path / "new" / "1.svg", tmp_path / "2.svg", tmp_path / "new" / "1.png"
     torch.manual_seed(1)
@@ -37,8 +37,8 @@ def test_a_picture_has_the_words_twice_and_is_the_same_again(tmp_path):
     ("gold", "right", "wrong", "missed"),
     [(None, 3, 0, 0), (DRAWN, 3, 0, 0), ({(0, 0), (1, 2), (2, 1)}, 2, 1, 1), (set(), 0, 3, 0)],
 )
-def test_links_are_right_or_wrong_or_missed(tmp_path, gold, right, wrong, missed):
-    """Each that was found is a line and a frame; one that was missed is a line."""
+def test_links_are_coloured_as_correct_wrong_or_missed(tmp_path, gold, right, wrong, missed):
+    """A found link is a line and a frame; a missed link is a line."""
     pytest.importorskip("matplotlib")
     draw([tmp_path / "1.svg"], gold)
     drawing = (tmp_path / "1.svg").read_text()
@@ -46,7 +46,7 @@ def test_links_are_right_or_wrong_or_missed(tmp_path, gold, right, wrong, missed
     assert counts == [2 * right, 2 * wrong, missed]
 
 
-def test_what_no_svg_may_hold_is_replaced(tmp_path):
+def test_characters_that_svg_forbids_are_replaced(tmp_path):
     pytest.importorskip("matplotlib")
     figure = links_figure(torch.ones(1, 1), {(0, 0)}, ["a\x1bb"], ["\x07"], "One head")
     save(figure, tmp_path / "1.svg")

@@ -1,4 +1,4 @@
-"""Links: out of attention, right or wrong, telling or not."""
+"""Links: from attention, their error rate and mutual information."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Pair:
     alignment: frozenset[tuple[int, int]]
 
 
-def test_each_target_word_is_linked_to_what_it_attends_to_most():
+def test_each_target_word_is_linked_to_its_strongest_source_word():
     words = torch.tensor([[0.1, 0.6, 0.3], [0.5, 0.2, 0.1], [0.0, 0.0, 0.0]])
     assert links(words) == {(1, 0), (0, 1)}
 
 
-def test_links_are_written_as_pharaoh_did():
+def test_pharaoh_format():
     assert pharaoh(frozenset({(10, 1), (2, 3), (2, 0)})) == "2-0 2-3 10-1"
     assert pharaoh(frozenset()) == ""
 
@@ -58,12 +58,12 @@ def test_the_error_rate_counts_links_not_sentences():
     assert error_rate(found, gold) == pytest.approx(1 - 2 * 3 / 8)
 
 
-def test_every_sentence_needs_its_truth():
+def test_every_sentence_needs_gold_links():
     with pytest.raises(ValueError, match="shorter"):
         error_rate([{(0, 0)}, {(0, 0)}], [{(0, 0)}])
 
 
-def test_an_interval_is_that_of_sentences_drawn_again():
+def test_the_interval_is_that_of_a_bootstrap_over_sentences():
     random = np.random.default_rng(0)
     common = random.integers(0, 11, 400)
     tally = Tally(np.stack([common, np.full(400, 10), np.full(400, 10)], 1))
@@ -78,43 +78,43 @@ def test_an_interval_is_that_of_sentences_drawn_again():
     assert high - low == pytest.approx(2 * (narrow[1] - narrow[0]), rel=0.2)
 
 
-def test_where_all_sentences_are_alike_there_is_no_doubt():
+def test_equal_sentences_have_an_interval_of_zero_width():
     tally = Tally(np.array([[2, 4, 4]] * 5))
     assert tally.interval() == (tally.error_rate,) * 2 == (0.5, 0.5)
 
 
-# What a reader judges by
+# Baselines
 
 
 def words(source: int, target: int, gold=()) -> Pair:
     return Pair("", "", tuple("a" * source), tuple("b" * target), frozenset(gold))
 
 
-def test_the_diagonal():
+def test_diagonal_links():
     assert diagonal(words(4, 4)) == {(i, i) for i in range(4)}
     assert diagonal(words(2, 4)) == {(0, 0), (0, 1), (1, 2), (1, 3)}
     assert diagonal(words(6, 2)) == {(1, 0), (4, 1)}
     assert diagonal(words(1, 3)) == {(0, 0), (0, 1), (0, 2)}
 
 
-def test_random_links_are_spread_evenly():
+def test_random_links_are_uniform():
     random = np.random.default_rng(0)
     found = at_random(words(4, 2_000), random)
     assert {target for _, target in found} == set(range(2_000))
     assert all(abs(n - 500) < 100 for n in Counter(source for source, _ in found).values())
 
 
-def test_one_true_link_is_the_best_that_one_link_can_be():
+def test_one_gold_link_per_word_is_the_lowest_error_rate():
     pair = words(3, 3, {(0, 0), (1, 0), (2, 2)})
     found = one_true_link(pair)
     assert found <= pair.alignment and {target for _, target in found} == {0, 2}
     assert error_rate([found], [pair.alignment]) == pytest.approx(1 - 2 * 2 / 5)
 
 
-# What links tell
+# Mutual information
 
 
-def test_mutual_information_is_that_of_entropies():
+def test_mutual_information_equals_its_entropies():
     counts = torch.randint(0, 5, (4, 3)).tolist()
     pairs = Counter(
         {(str(a), str(b)): n for a, row in enumerate(counts) for b, n in enumerate(row)}

@@ -1,4 +1,4 @@
-"""Attention by kind: what the model attends to as it searches, in every variant."""
+"""Attention by kind, forced and in search, in every variant."""
 
 import pytest
 import torch
@@ -15,8 +15,8 @@ SIZES = {"d_model": 8, "n_heads": 4, "encoder_layers": 2, "decoder_layers": 2}
 
 
 @pytest.mark.parametrize("variant", variants(PAIRS, "translator", "language-model"))
-def test_the_forced_pass_attends_as_the_search_did(variant) -> None:
-    """Row by row: the search's own steps, one query at a time behind the cache."""
+def test_forced_attention_equals_that_of_the_search(variant) -> None:
+    """Compare row by row with the steps of the search, which use the cache."""
     model = toy(**SIZES | variant | {"max_positions": 16})
     source = sources(5)[0] if variant["kind"] == "translator" else None
     options = SearchOptions(beam_size=1, max_length=6, min_length=4)
@@ -41,7 +41,7 @@ def test_the_forced_pass_attends_as_the_search_did(variant) -> None:
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
 
 
-def test_log_probabilities_are_those_of_the_model() -> None:
+def test_log_probabilities_equal_those_of_the_model() -> None:
     model, (source,), target = toy(), sources(4), [BOS, 5, 6]
     log_probs, attention = decode([model], source, target)
     with torch.no_grad():
@@ -62,7 +62,7 @@ def test_an_ensemble_has_the_attention_of_its_first_model() -> None:
     torch.testing.assert_close(log_probs.exp(), mean)
 
 
-def test_an_encoder_is_read_whole() -> None:
+def test_an_encoder_pass_returns_output_and_attention() -> None:
     model, ids = toy(kind="classifier"), torch.tensor([[BOS, 5, 6, 7]])
     logits, attention = read(model, ids)
     with record_attention(model) as maps, torch.no_grad():
@@ -71,7 +71,7 @@ def test_an_encoder_is_read_whole() -> None:
     assert torch.equal(attention["encoder"], by_kind(maps)["encoder"])
 
 
-def test_kinds_are_told_by_where_an_attention_stands() -> None:
+def test_the_kind_of_attention_follows_from_its_name() -> None:
     names = ["encoder.layers.0.self_attention", "decoder.layers.1.self_attention"]
     names += ["decoder.layers.1.cross_attention"]
     assert [kind_of(name) for name in names] == ["encoder", "decoder", "cross"]

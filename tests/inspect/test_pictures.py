@@ -1,4 +1,4 @@
-"""Pictures of a trace: the cells are the tensor's, any text is only text, and all is written."""
+"""Figures of a trace."""
 
 import sys
 from xml.etree import ElementTree
@@ -38,7 +38,7 @@ def labels(axis) -> list[str]:
     return [text.get_text() for text in axis.get_ticklabels()]
 
 
-def test_the_cells_of_one_head_are_the_tensor(translation: Trace) -> None:
+def test_the_cells_of_one_head_equal_the_attention(translation: Trace) -> None:
     for kind, weights in translation.attention.items():
         axes = pictures.head_figure(translation, kind, 1, 0).axes[0]
         torch.testing.assert_close(cells(axes), weights[1, 0], atol=0, rtol=1e-6)
@@ -52,7 +52,7 @@ def test_the_cells_of_one_head_are_the_tensor(translation: Trace) -> None:
     assert read[0] == "<s>" and "</s>" not in read
 
 
-def test_every_head_has_its_picture(translation: Trace) -> None:
+def test_every_head_has_its_axes(translation: Trace) -> None:
     figure = pictures.heads_figure(translation, "cross")
     drawn = {axes.get_title(): cells(axes) for axes in figure.axes[:4]}
     for layer in range(2):
@@ -78,7 +78,7 @@ def test_words_are_merged_and_marks_hidden_on_request(translation: Trace) -> Non
     torch.testing.assert_close(cells(figure.axes[3]), weights[1, 1])
 
 
-def test_entropy_and_distance_of_every_head(translation: Trace) -> None:
+def test_entropy_and_distance_of_every_head_are_shown(translation: Trace) -> None:
     figure = pictures.measures_figure(translation)
     drawn = {axes.get_title(): axes for axes in figure.axes}
     for kind, weights in translation.attention.items():
@@ -90,7 +90,7 @@ def test_entropy_and_distance_of_every_head(translation: Trace) -> None:
             assert told == sorted(f"{value:.1f}" for value in expected.flatten().tolist())
 
 
-def test_rollout_stands_beside_saliency_and_a_caution_below(translation: Trace) -> None:
+def test_the_saliency_figure_has_rollout_saliency_and_a_caution(translation: Trace) -> None:
     figure = pictures.saliency_figure(translation, TOKENS)
     drawn = [cells(axes) for axes in figure.axes]
     flow, gradient = rollout(translation.attention), translation.saliency
@@ -104,7 +104,7 @@ def test_rollout_stands_beside_saliency_and_a_caution_below(translation: Trace) 
     assert len(labels(language.axes[0].yaxis)) == 4  # words
 
 
-def test_a_row_is_shown_by_its_largest() -> None:
+def test_rows_are_divided_by_their_largest_magnitude() -> None:
     (rows,) = by_row(torch.tensor([[1.0, -4.0], [0.0, 0.0], [0.5, 0.25]]))
     assert rows.tolist() == [[0.25, -1.0], [0.0, 0.0], [1.0, 0.5]]
     one, other = by_row(torch.tensor([[1.0], [2.0]]), torch.tensor([[-4.0, 2.0], [0.0, 1.0]]))
@@ -112,7 +112,7 @@ def test_a_row_is_shown_by_its_largest() -> None:
     assert by_row(torch.zeros(2, 0))[0].shape == (2, 0)
 
 
-def test_the_words_that_decided(decision: Trace) -> None:
+def test_the_decision_figure_shows_the_influence_of_words(decision: Trace) -> None:
     label, columns = pictures.decision(decision)
     assert label == max(decision.probabilities, key=decision.probabilities.get)
     row = list(decision.probabilities).index(label)
@@ -131,7 +131,7 @@ def test_the_words_that_decided(decision: Trace) -> None:
     assert "not explanation" in figure.get_supxlabel()
 
 
-def test_pooling_decides_whose_rollout_it_is(untrained) -> None:
+def test_the_rollout_of_a_decision_follows_the_pooling(untrained) -> None:
     for pooling in ("first", "mean"):
         trace = trace_of(untrained("classifier", pooling=pooling), TEXT)
         flow = rollout(trace.attention)["encoder"]
@@ -141,14 +141,14 @@ def test_pooling_decides_whose_rollout_it_is(untrained) -> None:
         assert columns["rollout"].tolist() == pytest.approx(expected)
 
 
-def test_of_a_long_text_the_words_that_decided_most_are_shown(untrained) -> None:
+def test_a_long_text_shows_its_most_influential_words(untrained) -> None:
     trace = trace_of(untrained("classifier"), "a dog " * 40, truncate=True)
     figure = pictures.decision_figure(trace)
     names = labels(figure.axes[0].yaxis)
-    assert len(names) == min(pictures.WORDS, len(trace.source.words))
+    assert len(names) == min(pictures.MAX_WORDS, len(trace.source.words))
 
 
-def test_links_are_those_of_all_heads_by_share(translation: Trace) -> None:
+def test_word_links_are_those_of_the_mean_by_share(translation: Trace) -> None:
     rows, columns, weights = shown(translation, "cross", PLAIN_WORDS)
     above, below, *_ = pictures.word_links(translation).axes
     seen = weights.mean((0, 1))
@@ -171,7 +171,7 @@ def test_links_are_those_of_all_heads_by_share(translation: Trace) -> None:
         ("classifier", ["encoder", "heads", "saliency"]),
     ],
 )
-def test_every_trace_has_its_pictures(untrained, tmp_path, monkeypatch, kind, names) -> None:
+def test_every_kind_of_trace_has_its_figures(untrained, tmp_path, monkeypatch, kind, names) -> None:
     options = {} if kind == "classifier" else {"max_length": 6}
     trace = trace_of(untrained(kind), "a dog", **options)
     written = []
@@ -181,7 +181,7 @@ def test_every_trace_has_its_pictures(untrained, tmp_path, monkeypatch, kind, na
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
-def test_a_file_is_written_whatever_the_text_holds(untrained, tmp_path, suffix, start) -> None:
+def test_figures_are_saved_for_any_text(untrained, tmp_path, suffix, start) -> None:
     trace = trace_of(untrained(), NASTY, "un", truncate=True)
     path = tmp_path / "new" / f"picture.{suffix}"
     contents = []
@@ -194,7 +194,7 @@ def test_a_file_is_written_whatever_the_text_holds(untrained, tmp_path, suffix, 
         assert not [e for e in tree.iter() if e.tag.endswith("script")]
 
 
-def test_text_stays_text(untrained, tmp_path) -> None:
+def test_text_is_not_parsed_as_math_or_markup(untrained, tmp_path) -> None:
     trace = trace_of(untrained(), "a $dog$ & a cat", "un")
     path = tmp_path / "head.svg"
     pictures.save(pictures.head_figure(trace, "cross", 0, 0, View(words=True)), path)
@@ -203,31 +203,33 @@ def test_text_stays_text(untrained, tmp_path) -> None:
         assert word.text in texts
 
 
-def test_long_names_are_cut() -> None:
+def test_long_labels_are_cut() -> None:
     assert pictures.short("a" * 20) == "a" * 20
     assert pictures.short("a" * 21) == "a" * 19 + "…"
 
 
-def test_steering_characters_are_not_shown() -> None:
+def test_control_characters_are_replaced() -> None:
     assert pictures.printable("a\u202eb\x1b[2J☃") == "a\ufffdb\ufffd[2J☃"
 
 
-def test_what_is_not_there_is_named(translation: Trace, decision: Trace) -> None:
+def test_missing_attention_and_heads_are_errors_that_name_them(
+    translation: Trace, decision: Trace
+) -> None:
     with pytest.raises(InputError, match=r"no cross attention(?s:.)*classifier has encoder"):
         pictures.head_figure(decision, "cross", 0, 0)
     with pytest.raises(InputError, match=r"no head 2 in layer 0(?s:.)*heads 0 to 1"):
         pictures.head_figure(translation, "cross", 0, 2)
-    with pytest.raises(InputError, match="translator decides on no label"):
+    with pytest.raises(InputError, match="translator has no labels"):
         pictures.decision_figure(translation)
 
 
-def test_a_place_that_cannot_be_written_is_named(translation: Trace, tmp_path) -> None:
+def test_an_unwritable_path_is_named(translation: Trace, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         pictures.save(pictures.measures_figure(translation), tmp_path / "file" / "x.svg")
 
 
-def test_without_matplotlib_it_says_what_to_install(translation, monkeypatch) -> None:
+def test_missing_matplotlib_is_an_error_with_the_install_command(translation, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingPackageError, match="matplotlib"):
         pictures.measures_figure(translation)

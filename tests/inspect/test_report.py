@@ -1,4 +1,4 @@
-"""The report: one file, the trace's own numbers in it, and no text that becomes markup."""
+"""The HTML report: self-contained, with the numbers of the trace, and safe for any text."""
 
 import json
 import shutil
@@ -37,13 +37,13 @@ needs_node = pytest.mark.skipif(NODE is None, reason="no node here")
 
 
 class Page(HTMLParser):
-    """What a browser would find: elements with their attributes, and the text of scripts."""
+    """Collect elements with their attributes, and the text of scripts."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, str] = {}
-        self._at = ""  # the element that began last, until it ends
+        self._at = ""  # the open element
         self.feed(text)
         self.close()
 
@@ -81,7 +81,7 @@ def trace(request, untrained) -> Trace:
 # The data
 
 
-def test_the_embedded_cells_are_the_tensors(trace: Trace) -> None:
+def test_the_embedded_data_equal_the_trace(trace: Trace) -> None:
     data = Page(html_of(trace)).data
     again = Trace.from_json(json.dumps(data["trace"]))
     assert again.to_json() == trace.to_json()
@@ -103,7 +103,7 @@ def test_the_embedded_cells_are_the_tensors(trace: Trace) -> None:
 # The file
 
 
-def test_it_needs_nothing_from_elsewhere(trace: Trace) -> None:
+def test_the_report_loads_nothing(trace: Trace) -> None:
     text = html_of(trace)
     page = Page(text)
     for tag, attributes in page.elements:
@@ -117,7 +117,7 @@ def test_it_needs_nothing_from_elsewhere(trace: Trace) -> None:
     assert page.tags().count("script") == 2 and page.tags().count("style") == 1
 
 
-def test_its_policy_runs_its_own_script_and_nothing_else(translation: Trace) -> None:
+def test_the_content_policy_allows_its_own_script_only(translation: Trace) -> None:
     page = Page(html_of(translation))
     (policy,) = [a["content"] for t, a in page.elements if t == "meta" and "http-equiv" in a]
 
@@ -133,7 +133,7 @@ def test_its_policy_runs_its_own_script_and_nothing_else(translation: Trace) -> 
 
 @pytest.mark.parametrize("text", NASTY)
 @pytest.mark.parametrize("kind", ["translator", "classifier"])
-def test_whatever_the_text_holds_stays_text(untrained, kind: str, text: str) -> None:
+def test_any_text_stays_text(untrained, kind: str, text: str) -> None:
     options = {} if kind == "classifier" else {"max_length": 4}
     model = untrained(kind)
     plain = Page(html_of(trace_of(model, "a dog", name="x", **options)))
@@ -149,7 +149,7 @@ def test_whatever_the_text_holds_stays_text(untrained, kind: str, text: str) -> 
     assert not set("<>&\u2028\u2029") & set(raw)
 
 
-def test_a_label_of_a_classifier_stays_text_too(untrained) -> None:
+def test_labels_of_a_classifier_stay_text(untrained) -> None:
     classifier = untrained("classifier")
     classifier.labels = ("<b>", "</script>", '"')
     page = Page(html_of(trace_of(classifier, TEXT)))
@@ -157,20 +157,20 @@ def test_a_label_of_a_classifier_stays_text_too(untrained) -> None:
     assert "b" not in page.tags()
 
 
-def test_it_says_what_it_is_about(translation: Trace, untrained) -> None:
+def test_the_summary_names_text_output_and_search(translation: Trace, untrained) -> None:
     facts = report.summary(translation)
-    assert facts["text"] == TEXT and facts["said"] == translation.target.text
+    assert facts["text"] == TEXT and facts["output"] == translation.target.text
     assert "beam_size 3" in facts["search"] and facts["model"] == "a run"
     assert facts["score"] == f"{translation.nodes[translation.answer].score:.4f}"
     given = report.summary(trace_of(untrained(), TEXT, "l'un"))
-    assert given["made to say"] == "l'un" and "search" not in given and "model" not in given
+    assert given["forced output"] == "l'un" and "search" not in given and "model" not in given
     cut = report.summary(trace_of(untrained(), TEXT, max_length=2, min_length=2))
     assert "cut off" in cut["note"]
     decided = report.summary(trace_of(untrained("classifier"), TEXT))
     assert {"sad", "glad", "neither"} <= set(decided)
 
 
-def test_light_and_dark_and_the_keyboard_are_in_the_page(translation: Trace) -> None:
+def test_the_page_has_light_and_dark_styles_and_keys(translation: Trace) -> None:
     page = Page(html_of(translation))
     assert "prefers-color-scheme: dark" in page.texts["style#"]
     assert "color-scheme: light dark" in page.texts["style#"]
@@ -180,13 +180,13 @@ def test_light_and_dark_and_the_keyboard_are_in_the_page(translation: Trace) -> 
     assert len(ids) == len(set(ids))
 
 
-def test_fates_are_told_in_the_page_as_in_the_package() -> None:
+def test_the_page_explains_every_fate() -> None:
     script = SCRIPT.read_text("utf-8")
     for fate in FATES:
-        assert script.count(f'"{fate}": "') == 2, fate  # its meaning, and its sign
+        assert script.count(f'"{fate}": "') == 2, fate  # its explanation and its sign
 
 
-def test_it_is_written_where_it_was_asked_for(translation: Trace, tmp_path: Path) -> None:
+def test_the_report_is_written_to_its_path(translation: Trace, tmp_path: Path) -> None:
     path = tmp_path / "new" / "report.html"
     write_report(translation, path)
     assert path.read_text("utf-8") == html_of(translation)
@@ -194,11 +194,11 @@ def test_it_is_written_where_it_was_asked_for(translation: Trace, tmp_path: Path
         write_report(translation, path / "report.html")
 
 
-# The script, in node, on a page that only remembers
+# The script in node, on a fake page that records
 
 
 def run(trace: Trace, folder: Path, *events: tuple[str, str, dict[str, Any]]) -> list[Any]:
-    """What the page shows at first and after each event."""
+    """Return the state of the page at first and after each event."""
     path = folder / "report.html"
     write_report(trace, path)
     assert NODE is not None
@@ -213,7 +213,7 @@ def key(name: str, where: str = "grid") -> tuple[str, str, dict[str, Any]]:
 
 
 def drawn(cells: list[list[float]], shape: torch.Size) -> torch.Tensor:
-    """The opacity of each cell, by where it was painted."""
+    """Return the opacity of each cell by its position."""
     found = torch.zeros(shape)
     if cells:
         size = cells[0][2]
@@ -230,13 +230,15 @@ def assert_drawn(cells: list[list[float]], expected: torch.Tensor, atol: float =
 
 
 @needs_node
-def test_the_script_is_javascript() -> None:
+def test_the_script_parses_as_javascript() -> None:
     assert NODE is not None
     subprocess.run([NODE, "--check", str(SCRIPT)], check=True)
 
 
 @needs_node
-def test_the_picture_is_the_tensor_and_arrows_move(translation: Trace, tmp_path: Path) -> None:
+def test_the_grid_equals_the_attention_and_arrow_keys_change_heads(
+    translation: Trace, tmp_path: Path
+) -> None:
     keys = ["ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowUp", "k", "k", "k", "x"]
     told = run(translation, tmp_path, *map(key, keys))
     places = [
@@ -257,9 +259,7 @@ def test_the_picture_is_the_tensor_and_arrows_move(translation: Trace, tmp_path:
 
 
 @needs_node
-def test_words_and_marks_are_merged_and_hidden_as_in_the_figures(
-    translation: Trace, tmp_path: Path
-) -> None:
+def test_words_and_marks_are_shown_as_in_the_figures(translation: Trace, tmp_path: Path) -> None:
     told = run(translation, tmp_path, key("w"), key("m"), ("words", "change", {"checked": False}))
     for seen, view in zip(
         told,
@@ -280,7 +280,7 @@ def test_long_words_are_cut_as_in_the_figures(untrained, tmp_path: Path) -> None
 
 
 @needs_node
-def test_links_are_those_of_the_package(translation: Trace, tmp_path: Path) -> None:
+def test_links_equal_those_of_the_package(translation: Trace, tmp_path: Path) -> None:
     told = run(
         translation, tmp_path, ("share", "change", {"checked": False}), key("ArrowDown"),
         ("linked", "change", {"value": "1"}), key("ArrowRight"),
@@ -298,14 +298,14 @@ def test_links_are_those_of_the_package(translation: Trace, tmp_path: Path) -> N
 
 
 @needs_node
-def test_steps_move_and_tell_what_was_likely(translation: Trace, tmp_path: Path) -> None:
+def test_steps_show_the_most_likely_tokens(translation: Trace, tmp_path: Path) -> None:
     down = key("ArrowDown", "steps")
     keys = [key("."), down, key("End"), down, key("Home"), key("k"), key("End")]
     told = run(translation, tmp_path, *keys, ("layer", "change", {"value": "1"}))
-    last = len(translation.said) - 1
+    last = len(translation.answer_path) - 1
     assert [seen["step"] for seen in told] == [0, 1, 2, last, last, 0, 0, 0, 0]
     for seen in told:
-        before = 0 if seen["step"] == 0 else translation.said[seen["step"] - 1]
+        before = 0 if seen["step"] == 0 else translation.answer_path[seen["step"] - 1]
         following = translation.nodes[before].next
         assert len(seen["top"]) == len(following)
         for row, (token, value) in zip(seen["top"], following, strict=True):
@@ -318,7 +318,7 @@ def test_steps_move_and_tell_what_was_likely(translation: Trace, tmp_path: Path)
 
 
 @needs_node
-def test_the_tree_holds_every_node_and_the_keyboard_walks_it(
+def test_the_tree_has_every_node_and_is_navigable_by_keyboard(
     translation: Trace, tmp_path: Path
 ) -> None:
     told = run(
@@ -331,7 +331,7 @@ def test_the_tree_holds_every_node_and_the_keyboard_walks_it(
     assert all(seen["edges"] == len(seen["nodes"]) - 1 for seen in told)
     answer = translation.nodes[translation.answer]
     assert f"log-probability {answer.log_probability:.3f}" in told[0]["node"]
-    assert "best: ended, and is the answer" in told[0]["node"]
+    assert "best: finished as the answer" in told[0]["node"]
     assert "went on" in told[2]["node"] and told[3]["node"] == told[1]["node"]
     assert told[-1]["node"].startswith("the beginning") and not told[-1]["prevented"]
     shown_fates = {name.split(" ", 1)[1] for name in told[0]["fates"]}
@@ -339,7 +339,7 @@ def test_the_tree_holds_every_node_and_the_keyboard_walks_it(
 
 
 @needs_node
-def test_saliency_stands_beside_rollout(translation: Trace, tmp_path: Path) -> None:
+def test_saliency_and_rollout_are_drawn(translation: Trace, tmp_path: Path) -> None:
     told = run(translation, tmp_path)
     flow, gradient = rollout(translation.attention), translation.saliency
     ways = [by_row(way["source"], way["target"]) for way in (flow, gradient)]
@@ -349,7 +349,7 @@ def test_saliency_stands_beside_rollout(translation: Trace, tmp_path: Path) -> N
 
 
 @needs_node
-def test_a_classifier_tells_which_words_decided(untrained, tmp_path: Path) -> None:
+def test_a_classifier_shows_the_influence_of_words(untrained, tmp_path: Path) -> None:
     trace = trace_of(untrained("classifier"), TEXT)
     told = run(trace, tmp_path, key("."), key("End"), key("ArrowRight"), ("media", "change", {}))
     _, columns = decision(trace)
@@ -366,24 +366,24 @@ def test_a_classifier_tells_which_words_decided(untrained, tmp_path: Path) -> No
 
 
 @needs_node
-def test_a_language_model_and_a_given_target_are_shown_too(untrained, tmp_path: Path) -> None:
+def test_language_models_and_forced_targets_are_shown(untrained, tmp_path: Path) -> None:
     trace = trace_of(untrained("language-model"), "a dog", max_length=8)
     told = run(trace, tmp_path, key("k"), key("."), key("w"))
     assert_drawn(told[0]["grid"], trace.attention["decoder"][0, 0])
     assert len(told[0]["saliency"]) == 2
     given = trace_of(untrained(), TEXT, "l'un voit")
     told = run(given, tmp_path, key("ArrowLeft", "tree"), key("."))
-    assert len(told[0]["nodes"]) == len(given.nodes) and "made to say" in told[0]["node"]
+    assert len(told[0]["nodes"]) == len(given.nodes) and "forced target" in told[0]["node"]
 
 
 @needs_node
 @pytest.mark.parametrize("text", NASTY)
 def test_the_script_never_parses_text_as_markup(untrained, tmp_path: Path, text: str) -> None:
-    """`page.js` refuses whatever would."""
+    """The fake page in `page.js` refuses such calls."""
     trace = trace_of(untrained(), text, truncate=True, max_length=4)
     told = run(trace, tmp_path, key("w"), key("k"), key("."))
     assert not {"\u202e", "\u202c"} & set("".join(told[0]["names"]))
 
 
-def test_the_data_of_a_page_is_what_it_draws(trace: Trace) -> None:
+def test_the_page_data_has_trace_input_rollout_and_heads(trace: Trace) -> None:
     assert list(data_of(trace)) == ["trace", "read", "rollout", "heads"]

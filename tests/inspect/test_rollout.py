@@ -1,4 +1,4 @@
-"""Rollout: shares that sum to one, what flows nowhere stays, and the sum over all paths."""
+"""Attention rollout: rows that sum to one, and the sum over all paths."""
 
 from itertools import pairwise, product
 
@@ -14,7 +14,7 @@ def attention(layers: int, heads: int, rows: int, columns: int, causal: bool = F
     return scores.softmax(-1)
 
 
-def test_every_row_sums_to_one_over_all_that_was_read() -> None:
+def test_every_row_sums_to_one_over_all_inputs() -> None:
     found = rollout(
         {
             "encoder": attention(3, 2, 5, 5),
@@ -32,8 +32,8 @@ def test_every_row_sums_to_one_over_all_that_was_read() -> None:
     assert not found["target"].triu(1).any()
 
 
-def test_it_is_the_sum_over_all_paths() -> None:
-    """Each layer either stays where it is or goes where the heads look, half of the time each."""
+def test_rollout_is_the_sum_over_all_paths() -> None:
+    """A path takes the residual or the attention of each layer, half each."""
     weights = attention(3, 2, 4, 4)
     expected = torch.zeros(4, 4)
     for way in product(range(4), repeat=4):  # the last layer's position first
@@ -44,7 +44,7 @@ def test_it_is_the_sum_over_all_paths() -> None:
     torch.testing.assert_close(rollout({"encoder": weights})["encoder"], expected)
 
 
-def test_heads_that_look_at_themselves_mix_nothing() -> None:
+def test_identity_attention_mixes_nothing() -> None:
     alone = torch.eye(4).expand(2, 3, 4, 4)
     assert torch.equal(rollout({"encoder": alone})["encoder"], torch.eye(4))
     found = rollout({"encoder": alone, "decoder": alone[:1], "cross": alone[:1]})
@@ -52,7 +52,7 @@ def test_heads_that_look_at_themselves_mix_nothing() -> None:
     assert torch.equal(found["target"], torch.eye(4) / 2)
 
 
-def test_a_language_model_has_what_it_read_before() -> None:
+def test_a_language_model_has_target_rollout_only() -> None:
     found = rollout({"decoder": attention(2, 2, 5, 5, causal=True)})
     assert list(found) == ["target"] and not found["target"].triu(1).any()
     torch.testing.assert_close(found["target"].sum(-1), torch.ones(5))

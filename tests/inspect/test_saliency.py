@@ -1,4 +1,4 @@
-"""Saliency: finite differences agree, and tokens that were not read have none."""
+"""Saliency: finite differences agree, and padding has none."""
 
 from math import log
 
@@ -11,10 +11,10 @@ from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.inspect import saliency
 from glassformer.inspect.saliency import (
     differentiable,
+    label_saliency,
     left_out,
     log_odds,
-    of_answer,
-    of_labels,
+    output_saliency,
 )
 from glassformer.inspect.words import side
 from glassformer.pipeline import Translator
@@ -25,7 +25,7 @@ STEP = 1e-5
 
 
 class Louder:
-    """An embedding that is `factor` times as large at one place of one call."""
+    """An embedding scaled by `factor` at one position of one call."""
 
     def __init__(self, embedding, call: int, place: int) -> None:
         self.embedding, self.call, self.place = embedding, call, place
@@ -56,7 +56,7 @@ def read(classifier, text: str):
     return side(classifier.tokenizer, text, [BOS, *ids])
 
 
-def test_log_odds_are_of_one_against_all_others() -> None:
+def test_log_odds_compare_one_class_with_all_others() -> None:
     logits = torch.randn(3, 5, dtype=torch.double)
     odds = log_odds(logits, torch.tensor([0, 4, 2]))
     p = logits.softmax(-1)
@@ -65,10 +65,10 @@ def test_log_odds_are_of_one_against_all_others() -> None:
 
 
 @pytest.mark.parametrize("variant", variants(PAIRS, "translator"))
-def test_gradient_times_input_is_the_slope_of_making_a_token_louder(untrained, variant) -> None:
+def test_gradient_times_input_is_the_derivative_by_the_scale_of_a_token(untrained, variant) -> None:
     translator = untrained(**variant | {"n_heads": 4})
     translator.model.double()
-    found = of_answer(translator, SOURCE, INPUTS, OUTPUTS)
+    found = output_saliency(translator, SOURCE, INPUTS, OUTPUTS)
     assert found["source"].shape == (4, 4) and found["target"].shape == (4, 4)
 
     def ask():
@@ -81,32 +81,36 @@ def test_gradient_times_input_is_the_slope_of_making_a_token_louder(untrained, v
         for place in range(4):
             slope = Louder(embedding, call, place).slope(ask)
             torch.testing.assert_close(rows[:, place], slope, atol=1e-5, rtol=1e-4)
-    assert not found["target"].triu(1).any()  # what had not been read
+    assert not found["target"].triu(1).any()  # future tokens
     assert found["target"].diagonal().abs().min() > 0 and found["source"].abs().min() > 0
 
 
-def test_sides_with_subwords_of_their_own_and_language_models_have_it_too(untrained) -> None:
-    found = of_answer(untrained(sides=("source", "target")), SOURCE, INPUTS, OUTPUTS)
+def test_untied_vocabularies_and_language_models_have_saliency(untrained) -> None:
+    found = output_saliency(untrained(sides=("source", "target")), SOURCE, INPUTS, OUTPUTS)
     assert found["source"].abs().min() > 0 and not found["target"].triu(1).any()
-    found = of_answer(untrained("language-model"), None, INPUTS, OUTPUTS)
+    found = output_saliency(untrained("language-model"), None, INPUTS, OUTPUTS)
     assert list(found) == ["target"] and not found["target"].triu(1).any()
 
 
-def test_rows_asked_in_turns_are_the_same(untrained, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saliency_in_several_batches_equals_one_batch(
+    untrained, monkeypatch: pytest.MonkeyPatch
+) -> None:
     translator = untrained()
-    whole = of_answer(translator, SOURCE, INPUTS, OUTPUTS)
-    monkeypatch.setattr(saliency, "CELLS", 24)  # three rows, then one
-    parts = of_answer(translator, SOURCE, INPUTS, OUTPUTS)
+    whole = output_saliency(translator, SOURCE, INPUTS, OUTPUTS)
+    monkeypatch.setattr(saliency, "BATCH_CELLS", 24)  # three rows, then one
+    parts = output_saliency(translator, SOURCE, INPUTS, OUTPUTS)
     for name, rows in whole.items():
         torch.testing.assert_close(parts[name], rows)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "max"])
-def test_of_labels_it_is_the_slope_as_well(untrained, texts, pooling: str) -> None:
+def test_label_saliency_is_the_derivative_by_the_scale_of_a_token(
+    untrained, texts, pooling: str
+) -> None:
     classifier = untrained("classifier", pooling=pooling)
     classifier.model.double()
     text = read(classifier, texts[1])
-    found = of_labels(classifier, text)["source"]
+    found = label_saliency(classifier, text)["source"]
 
     def ask():
         logits = classifier.model(torch.tensor([text.ids]))
@@ -117,14 +121,14 @@ def test_of_labels_it_is_the_slope_as_well(untrained, texts, pooling: str) -> No
         torch.testing.assert_close(found[:, place], slope, atol=1e-5, rtol=1e-4)
 
 
-def test_a_word_left_out_is_the_text_without_it(
+def test_left_out_equals_classifying_the_text_without_the_word(
     untrained, texts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classifier = untrained("classifier")
     text = read(classifier, texts[1])
     found = left_out(classifier.model, text)
     assert found.shape == (3, len(text.words)) == (3, 7)
-    monkeypatch.setattr(saliency, "CELLS", 1)
+    monkeypatch.setattr(saliency, "BATCH_CELLS", 1)
     torch.testing.assert_close(left_out(classifier.model, text), found)
 
     def odds(ids):
@@ -142,12 +146,12 @@ def test_a_word_left_out_is_the_text_without_it(
 def test_two_labels_have_opposite_saliencies(untrained, texts) -> None:
     classifier = untrained("classifier", n_classes=2)
     classifier.labels = ("bad", "good")
-    found = of_labels(classifier, read(classifier, texts[0]))
+    found = label_saliency(classifier, read(classifier, texts[0]))
     for rows in found.values():
         torch.testing.assert_close(rows[0], -rows[1])
 
 
-def test_a_twin_shares_its_weights_and_leaves_the_model_alone(untrained) -> None:
+def test_the_differentiable_copy_shares_weights_and_leaves_the_model_unchanged(untrained) -> None:
     model = untrained().model
     before = {name: id(module) for name, module in model.named_modules()}
     twin, leaves = differentiable(model)
@@ -160,11 +164,11 @@ def test_a_twin_shares_its_weights_and_leaves_the_model_alone(untrained) -> None
     assert shared[0].self_attention.qkv.weight is shared[1].self_attention.qkv.weight
 
 
-def test_of_an_ensemble_it_is_the_first_whatever_the_settings_say(untrained) -> None:
-    """Members may have other sizes, and an ensemble's settings are of one of them."""
+def test_saliency_of_an_ensemble_is_that_of_its_first_model(untrained) -> None:
+    """Members may have different sizes; the settings of an ensemble are those of one."""
     small, large = untrained(), untrained(d_model=32, encoder_layers=3)
     decoders = [TorchDecoder(large.model), TorchDecoder(small.model)]
     both = Translator(decoders, {"joint": small.tokenizer}, small.settings)
-    found = of_answer(both, SOURCE, INPUTS, OUTPUTS)
-    for name, rows in of_answer(large, SOURCE, INPUTS, OUTPUTS).items():
+    found = output_saliency(both, SOURCE, INPUTS, OUTPUTS)
+    for name, rows in output_saliency(large, SOURCE, INPUTS, OUTPUTS).items():
         assert torch.equal(found[name], rows)

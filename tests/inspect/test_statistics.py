@@ -1,4 +1,4 @@
-"""Head statistics: means over rows, planted heads found out, agreement both ways."""
+"""Head statistics: means, roles, divergences and importance."""
 
 import json
 
@@ -7,7 +7,7 @@ import torch
 
 from glassformer.inspect import statistics
 from glassformer.inspect.heads import measures
-from glassformer.inspect.masking import places
+from glassformer.inspect.masking import head_indices
 from glassformer.inspect.statistics import head_statistics
 from glassformer.inspect.trace import trace_of
 
@@ -18,7 +18,7 @@ def by_name(found, kind: str):
     return {head.name: head for head in found.heads if head.kind == kind}
 
 
-def test_they_are_means_over_all_rows_of_all_texts(untrained) -> None:
+def test_statistics_are_means_over_all_rows_of_all_texts(untrained) -> None:
     translator = untrained()
     ticks: list[int] = []
     found = head_statistics(translator, TEXTS, tick=lambda: ticks.append(1))
@@ -37,12 +37,12 @@ def test_they_are_means_over_all_rows_of_all_texts(untrained) -> None:
 
 
 def planted(weights: dict[int, torch.Tensor], size: int = 6):
-    """Attention of a classifier with one layer whose heads look as told."""
+    """Return the attention of a classifier whose one layer has these heads."""
     heads = torch.stack(list(weights.values()))
     return {"encoder": heads[None]}
 
 
-def test_heads_that_look_at_one_place_are_called_by_it(untrained, monkeypatch) -> None:
+def test_heads_that_attend_to_one_position_have_its_role(untrained, monkeypatch) -> None:
     n = 6
     looks = {
         0: torch.eye(n).roll(1, 0),  # previous, the first row at the last token
@@ -69,7 +69,7 @@ def test_heads_that_look_at_one_place_are_called_by_it(untrained, monkeypatch) -
     assert heads["1.1"].divergence > heads["1.3"].divergence
 
 
-def test_divergences_are_symmetric_and_zero_only_to_oneself(untrained) -> None:
+def test_divergences_are_symmetric_and_zero_on_the_diagonal_only(untrained) -> None:
     found = head_statistics(untrained(), TEXTS)
     assert set(found.divergences) == {"encoder", "decoder", "cross"}
     for kind, rows in found.divergences.items():
@@ -82,15 +82,18 @@ def test_divergences_are_symmetric_and_zero_only_to_oneself(untrained) -> None:
             assert head.mean_divergence == pytest.approx(sum(others) / 3)
 
 
-def test_only_cross_attention_links_words(untrained) -> None:
+def test_only_cross_attention_has_mutual_information(untrained) -> None:
     found = head_statistics(untrained(), TEXTS * 3)
     for head in found.heads:
-        assert (head.telling is not None) == (head.kind == "cross")
-    assert max(head.telling for head in found.heads if head.telling is not None) > 0
+        assert (head.mutual_information is not None) == (head.kind == "cross")
+    assert (
+        max(head.mutual_information for head in found.heads if head.mutual_information is not None)
+        > 0
+    )
 
 
 @pytest.mark.parametrize("kind", ["classifier", "language-model"])
-def test_other_models_have_them_too(untrained, kind: str) -> None:
+def test_language_models_and_classifiers_have_statistics(untrained, kind: str) -> None:
     model = untrained(kind)
     found = head_statistics(model, TEXTS)
     only = "encoder" if kind == "classifier" else "decoder"
@@ -98,23 +101,23 @@ def test_other_models_have_them_too(untrained, kind: str) -> None:
     assert all(0 <= share <= 1 for head in found.heads for share in head.places.values())
 
 
-def test_a_single_head_agrees_with_itself(untrained) -> None:
+def test_a_single_head_has_zero_divergence(untrained) -> None:
     model = untrained("classifier", n_heads=1, encoder_layers=1)
     (head,) = head_statistics(model, TEXTS).heads
     assert (head.nearest, head.divergence, head.mean_divergence) == ("1.1", 0.0, 0.0)
 
 
-def test_long_texts_are_cut_on_request(untrained) -> None:
+def test_long_texts_are_cut_with_truncate(untrained) -> None:
     text = ("tea " * 60, "le thé")
     found = head_statistics(untrained(), [text, TEXTS[0]], truncate=True)
     same = head_statistics(untrained(), [("tea " * 30, "le thé"), TEXTS[0]], truncate=True)
     assert [h.entropy for h in found.heads] == pytest.approx([h.entropy for h in same.heads])
 
 
-def test_importance_joins_them_and_json_holds_all(untrained) -> None:
+def test_importance_is_added_and_saved_as_json(untrained) -> None:
     translator = untrained()
     found = head_statistics(translator, TEXTS)
-    worth = {place: (-float(n), n / 100) for n, place in enumerate(places(translator.model))}
+    worth = {place: (-float(n), n / 100) for n, place in enumerate(head_indices(translator.model))}
     whole = found.with_importance(31.5, worth)
     assert whole.bleu == 31.5 and found.heads[0].importance is None
     head = by_name(whole, "cross")["2.1"]
@@ -124,6 +127,6 @@ def test_importance_joins_them_and_json_holds_all(untrained) -> None:
     assert content["heads"][0]["places"].keys() == whole.heads[0].places.keys()
 
 
-def test_what_comes_next_is_no_place_of_a_decoder(untrained) -> None:
+def test_a_decoder_has_no_next_position(untrained) -> None:
     found = head_statistics(untrained("language-model"), TEXTS)
     assert all("next" not in head.places for head in found.heads)

@@ -1,4 +1,4 @@
-"""CSV: every cell and every head on a line of its own."""
+"""CSV of attention and of head statistics."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ def read(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_every_cell_of_every_head(untrained) -> None:
+def test_csv_has_every_cell_of_every_head(untrained) -> None:
     trace = trace_of(untrained(), 'a "dog", tea', "le thé")
     rows = read(attention_csv(trace))
     assert len(rows) == sum(weights.numel() for weights in trace.attention.values())
@@ -27,7 +27,7 @@ def test_every_cell_of_every_head(untrained) -> None:
         assert row["column_token"] == other.tokens[place[3]]
 
 
-def test_every_head_with_what_its_kind_has(untrained) -> None:
+def test_csv_has_every_head_with_the_statistics_of_its_kind(untrained) -> None:
     found = head_statistics(untrained(), [("a dog", "le thé"), ("old tea", "un")])
     rows = read(heads_csv(found.heads))
     assert len(rows) == 12
@@ -37,5 +37,5 @@ def test_every_head_with_what_its_kind_has(untrained) -> None:
         )  # fmt: skip
         assert float(row["entropy"]) == pytest.approx(head.entropy, rel=1e-5)
         assert (row["next"] == "") == (head.kind != "encoder")
-        assert (row["telling"] == "") == (head.kind != "cross")
+        assert (row["mutual_information"] == "") == (head.kind != "cross")
         assert row["importance"] == row["importance_p"] == ""

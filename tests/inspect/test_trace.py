@@ -1,4 +1,4 @@
-"""The trace of a decode: the search's numbers, the model's attention, and JSON that keeps both."""
+"""Traces: numbers of the search, attention of the model, and JSON."""
 
 import base64
 import json
@@ -25,17 +25,17 @@ WAYS = [{"beam_size": 4}, {"beam_size": 3, "n_best": 3}, {"beam_size": 1}]
 
 
 def steps(trace: Trace) -> list[float]:
-    """The log-probability of each token of what was said, by the tree."""
-    totals = [0.0, *(trace.nodes[i].log_probability for i in trace.said)]
+    """Return the log-probability of each output token by the tree."""
+    totals = [0.0, *(trace.nodes[i].log_probability for i in trace.answer_path)]
     return [b - a for a, b in pairwise(totals)]
 
 
-# What is in it
+# Content
 
 
 @pytest.mark.parametrize("sides", [("joint",), ("source", "target")], ids=" ".join)
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_a_trace_is_of_the_translation_that_the_pipeline_gives(untrained, way, sides) -> None:
+def test_a_trace_has_the_translation_of_the_pipeline(untrained, way, sides) -> None:
     translator = untrained(sides=sides)
     trace = trace_of(translator, TEXT, max_length=8, **way)
     ((answer, *others),) = translator.n_best([TEXT], SearchOptions(max_length=8, **way))
@@ -50,27 +50,27 @@ def test_a_trace_is_of_the_translation_that_the_pipeline_gives(untrained, way, s
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_its_probabilities_are_those_of_the_model(untrained, way) -> None:
-    """Step by step, against one pass over the whole, and with what else was likely."""
+def test_probabilities_equal_those_of_the_model(untrained, way) -> None:
+    """Compare each step with one pass over all tokens."""
     translator = untrained()
     trace = trace_of(translator, TEXT, top=5, max_length=8, **way)
-    source, inputs = torch.tensor([trace.source.ids]), torch.tensor([trace.read.ids])
+    source, inputs = torch.tensor([trace.source.ids]), torch.tensor([trace.decoder_input.ids])
     with torch.no_grad():
         log_probs = translator.model(source, inputs)[0].log_softmax(-1)
-    said = log_probs.gather(-1, torch.tensor(trace.target.ids)[:, None]).squeeze(-1)
-    assert steps(trace) == pytest.approx(said.tolist(), abs=1e-5)
-    for row, node in zip(log_probs, [0, *trace.said], strict=False):
+    expected = log_probs.gather(-1, torch.tensor(trace.target.ids)[:, None]).squeeze(-1)
+    assert steps(trace) == pytest.approx(expected.tolist(), abs=1e-5)
+    for row, node in zip(log_probs, [0, *trace.answer_path], strict=False):
         values, tokens = row.topk(5)
         assert [token for token, _ in trace.nodes[node].next] == tokens.tolist()
         assert [p for _, p in trace.nodes[node].next] == pytest.approx(values.tolist(), abs=1e-5)
     assert {t for n in trace.nodes for t in (n.token, *dict(n.next))} == set(trace.vocabulary)
 
 
-def test_its_attention_is_that_of_the_model(untrained) -> None:
+def test_attention_equals_that_of_the_model(untrained) -> None:
     translator = untrained()
     trace = trace_of(translator, TEXT, max_length=8)
     with record_attention(translator.model) as maps, torch.no_grad():
-        translator.model(torch.tensor([trace.source.ids]), torch.tensor([trace.read.ids]))
+        translator.model(torch.tensor([trace.source.ids]), torch.tensor([trace.decoder_input.ids]))
     for kind, name in [
         ("encoder", "encoder.layers.{}.self_attention"),
         ("decoder", "decoder.layers.{}.self_attention"),
@@ -88,47 +88,47 @@ def test_its_attention_is_that_of_the_model(untrained) -> None:
     }
 
 
-def test_a_given_target_is_said_without_a_search(untrained) -> None:
+def test_a_forced_target_needs_no_search(untrained) -> None:
     translator = untrained()
     trace = trace_of(translator, TEXT, "un vieux thé")
     assert trace.search is None and {node.fate for node in trace.nodes} == {"given"}
     assert trace.target.text == "un vieux thé" and trace.target.ids[-1] == EOS
     ((log_probability, length),) = translator.score([TEXT], ["un vieux thé"])
     assert trace.nodes[trace.answer].log_probability == pytest.approx(log_probability, abs=1e-5)
-    assert len(trace.said) == len(trace.target.ids) == length
-    assert all(len(trace.nodes[i].next) == 10 for i in [0, *trace.said[:-1]])
-    for node, token in zip([0, *trace.said], trace.target.ids, strict=False):
+    assert len(trace.answer_path) == len(trace.target.ids) == length
+    assert all(len(trace.nodes[i].next) == 10 for i in [0, *trace.answer_path[:-1]])
+    for node, token in zip([0, *trace.answer_path], trace.target.ids, strict=False):
         if token in dict(trace.nodes[node].next):
             assert dict(trace.nodes[node].next)[token] == pytest.approx(
-                steps(trace)[trace.said.index(node) + 1 if node else 0], abs=1e-5
+                steps(trace)[trace.answer_path.index(node) + 1 if node else 0], abs=1e-5
             )
 
 
-def test_what_has_no_room_to_end_is_cut(untrained) -> None:
+def test_an_output_at_the_length_limit_is_incomplete(untrained) -> None:
     trace = trace_of(untrained(), TEXT, max_length=3, min_length=3)
     assert trace.nodes[trace.answer].complete is False
     assert len(trace.target.ids) == 3 and EOS not in trace.target.ids
-    assert trace.read.ids == (BOS, *trace.target.ids[:2])
+    assert trace.decoder_input.ids == (BOS, *trace.target.ids[:2])
 
 
-def test_a_language_model_goes_on_from_its_text(untrained) -> None:
+def test_a_language_model_continues_its_text(untrained) -> None:
     generator = untrained("language-model")
     trace = trace_of(generator, "the old", max_length=9, beam_size=3)
     ((answer,),) = generator.n_best(["the old"], SearchOptions(max_length=9, beam_size=3))
     assert trace.source is None and trace.target.text == answer.text
     assert list(trace.attention) == ["decoder"] and list(trace.saliency) == ["target"]
-    said = trace.nodes[trace.answer].log_probability
-    assert said == pytest.approx(answer.log_probability, abs=1e-5)
+    found = trace.nodes[trace.answer].log_probability
+    assert found == pytest.approx(answer.log_probability, abs=1e-5)
     assert trace_of(generator, "", max_length=4).target is not None
 
 
-def test_a_classifiers_trace_is_of_its_answer(untrained) -> None:
+def test_a_classifier_trace_has_its_probabilities(untrained) -> None:
     classifier = untrained("classifier")
     trace = trace_of(classifier, TEXT)
     found = classifier.classify(TEXT)
     assert trace.probabilities == pytest.approx(found.probabilities, abs=1e-6)
     assert trace.source.tokens[0] == "<s>" and trace.source.marks == {0}
-    assert trace.target is None and trace.nodes == () and trace.said == []
+    assert trace.target is None and trace.nodes == () and trace.answer_path == []
     assert list(trace.attention) == ["encoder"]
     (ids,) = classifier.tokenizer.encode([TEXT])
     with record_attention(classifier.model) as maps, torch.no_grad():
@@ -139,11 +139,11 @@ def test_a_classifiers_trace_is_of_its_answer(untrained) -> None:
     assert trace.saliency["left_out"].shape == (3, len(trace.source.words))
 
 
-# What is refused
+# Refused inputs
 
 
-def test_what_cannot_be_traced_is_named(untrained) -> None:
-    with pytest.raises(DataError, match="nothing to read in '  '"):
+def test_inputs_that_cannot_be_traced_are_errors(untrained) -> None:
+    with pytest.raises(DataError, match="The text '  ' has no tokens"):
         trace_of(untrained(), "  ")
     with pytest.raises(DataError, match=r"subwords: 'tea tea(?s:.)*up to 30(?s:.)*--truncate"):
         trace_of(untrained(), "tea " * 40)
@@ -165,7 +165,7 @@ def trace(request, untrained) -> Trace:
     return trace_of(untrained(request.param), TEXT, name="a run", **options)
 
 
-def test_json_holds_the_attention_to_a_65535th_and_rows_that_sum_to_one(trace: Trace) -> None:
+def test_json_keeps_attention_to_1_65535_and_row_sums(trace: Trace) -> None:
     content = json.loads(trace.to_json())
     for kind, weights in trace.attention.items():
         packed = content["attention"][kind]
@@ -178,13 +178,13 @@ def test_json_holds_the_attention_to_a_65535th_and_rows_that_sum_to_one(trace: T
             assert masked[..., np.triu(np.ones(masked.shape[2:], bool), 1)].all()
 
 
-def test_json_goes_there_and_back(trace: Trace) -> None:
+def test_a_trace_survives_a_round_trip_through_json(trace: Trace) -> None:
     text = trace.to_json()
     again = Trace.from_json(text)
     assert again.to_json() == text
     for name in ("kind", "model", "source", "target", "search", "answer", "vocabulary"):
         assert getattr(again, name) == getattr(trace, name)
-    assert again.read == trace.read and again.said == trace.said
+    assert again.decoder_input == trace.decoder_input and again.answer_path == trace.answer_path
     assert again.probabilities == pytest.approx(trace.probabilities, rel=1e-6)
     for kind, weights in trace.attention.items():
         torch.testing.assert_close(again.attention[kind], weights, atol=1 / LEVELS, rtol=0)
@@ -198,7 +198,7 @@ def test_json_goes_there_and_back(trace: Trace) -> None:
         assert list(dict(one.next)) == list(dict(other.next))
 
 
-def test_any_text_survives(untrained) -> None:
+def test_any_text_survives_json(untrained) -> None:
     for text in ('</script><img src=x onerror="alert(1)">', "שלום \u202e מה", "\u2028 a'b\\"):
         trace = trace_of(untrained(), text, max_length=3)
         assert Trace.from_json(trace.to_json()).source.text == text
@@ -247,13 +247,13 @@ def test_numbers_have_seven_digits() -> None:
         "list within",
     ],
 )
-def test_what_is_no_trace_is_refused(untrained, change, message) -> None:
+def test_json_that_is_no_trace_is_refused(untrained, change, message) -> None:
     text = trace_of(untrained(), "a dog", max_length=3).to_json()
     with pytest.raises(DataError, match=message):
         Trace.from_json(change(text))
 
 
-def test_fields_may_be_added(untrained) -> None:
+def test_unknown_fields_are_ignored(untrained) -> None:
     trace = trace_of(untrained(), "a dog", max_length=3)
     more = (
         trace.to_json()

@@ -1,4 +1,4 @@
-"""The tree of a search: the search's own numbers, and a true reason for every dropped branch."""
+"""The search tree: numbers of the search and the fate of every branch."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -32,16 +32,16 @@ def watched(trees: list[Next], limit: int, options: SearchOptions):
     return found, [observer.nodes(i) for i in range(len(trees))]
 
 
-def said(nodes: list[Node], last: int) -> list[int]:
+def tokens_of(nodes: list[Node], last: int) -> list[int]:
     return [nodes[i].token for i in path(nodes, last)]
 
 
 def answers(nodes: list[Node]) -> list[Hypothesis]:
-    """The hypotheses that the tree says were found."""
+    """Return the finished hypotheses of the tree."""
     ended = [i for i, node in enumerate(nodes) if node.fate in ("best", "finished")]
     return [
         Hypothesis(
-            said(nodes, i)[: -1 if nodes[i].complete else None],
+            tokens_of(nodes, i)[: -1 if nodes[i].complete else None],
             nodes[i].log_probability,
             nodes[i].score,
             bool(nodes[i].complete),
@@ -63,7 +63,7 @@ CASES = st.fixed_dictionaries(
 
 @given(case=CASES)
 @settings(max_examples=150, deadline=None)
-def test_the_tree_holds_what_the_search_found_and_why_it_dropped_the_rest(case):
+def test_the_tree_has_every_candidate_with_its_fate(case):
     trees = [remembering(tree(s, case["vocab_size"], case["sharpness"])) for s in case["seeds"]]
     limit, options = case["limit"], SearchOptions(**case["way"])
     found, grown = watched(trees, limit, options)
@@ -74,11 +74,11 @@ def test_the_tree_holds_what_the_search_found_and_why_it_dropped_the_rest(case):
 
 
 def check_numbers(nodes: list[Node], model: Next) -> None:
-    """Every node has the log-probability that the model gives it, and is told what follows it."""
+    """Check the log-probability and the next tokens of every node."""
     for i, node in enumerate(nodes[1:], 1):
         assert node.parent is not None and node.parent < i
         parent = nodes[node.parent]
-        row = model([tuple(said(nodes, node.parent))])[0]
+        row = model([tuple(tokens_of(nodes, node.parent))])[0]
         assert node.log_probability - parent.log_probability == pytest.approx(row[node.token])
         likely = sorted(((p, token) for token, p in enumerate(row)), reverse=True)[:10]
         assert [token for token, _ in parent.next] == [token for _, token in likely]
@@ -123,17 +123,17 @@ FLAT = {EOS: 0.25, A: 0.25, B: 0.25, C: 0.25}
 
 
 def fates(table: dict[tuple[int, ...], dict[int, float]]) -> dict[tuple[int, ...], str]:
-    """Of everything that a beam of two thinks of, if the model has these probabilities."""
+    """Return the fate of every candidate of a beam of two, for a model with these probabilities."""
 
     def model(prefixes):
         rows = [table.get(prefix, FLAT) for prefix in prefixes]
         return [torch.tensor([r.get(i, 1e-9) for i in range(7)]).log().tolist() for r in rows]
 
     _, (nodes,) = watched([model], 6, SearchOptions(beam_size=2, length_penalty=0.0))
-    return {tuple(said(nodes, i)): node.fate for i, node in enumerate(nodes)}
+    return {tuple(tokens_of(nodes, i)): node.fate for i, node in enumerate(nodes)}
 
 
-def test_what_cannot_win_any_more_is_given_up():
+def test_hypotheses_that_cannot_win_are_given_up():
     found = fates(
         {
             (): {A: 0.5, B: 0.4, C: 0.1},
@@ -146,14 +146,14 @@ def test_what_cannot_win_any_more_is_given_up():
         (A,): "went on",  # 0.5: its continuations are in the beam when …
         (B,): "went on",
         (C,): "pruned",
-        (B, EOS): "best",  # … this ends with 0.36, more than they can come to
+        (B, EOS): "best",  # … this finishes with 0.36, which they cannot reach
         (A, A): "given up",
         (A, B): "given up",
         (A, C): "pruned",
     } | {key: "pruned" for key in found if len(key) == 1 and key[0] not in (A, B)}
 
 
-def test_what_has_no_continuation_in_the_beam_is_overtaken():
+def test_hypotheses_without_continuation_in_the_beam_are_overtaken():
     found = fates(
         {
             (): {A: 0.5, B: 0.4, C: 0.1},
@@ -162,19 +162,17 @@ def test_what_has_no_continuation_in_the_beam_is_overtaken():
         }
     )
     assert found[(A,)] == "overtaken"
-    assert {fate for said, fate in found.items() if said[:1] == (A,) and len(said) == 2} == {
-        "pruned"
-    }
+    assert {fate for ids, fate in found.items() if ids[:1] == (A,) and len(ids) == 2} == {"pruned"}
     assert found[(B,)] == found[(B, A)] == "went on"
 
 
-def test_an_end_that_a_later_one_beats_is_outscored():
+def test_a_finished_hypothesis_below_the_n_best_is_outscored():
     found = fates({(): {EOS: 0.12, A: 0.8, B: 0.08}, (A,): {EOS: 0.9, B: 0.1}})
     assert found[(EOS,)] == "outscored" and found[(A, EOS)] == "best"
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_a_real_models_tree_is_what_forced_decoding_gives(way):
+def test_the_tree_of_a_model_equals_forced_decoding(way):
     decoder, source = TorchDecoder(toy()), sources(5)
     options = SearchOptions(max_length=7, **way)
     observer = SearchTree(BOS, EOS, options, top=3)
@@ -194,7 +192,7 @@ def test_a_real_models_tree_is_what_forced_decoding_gives(way):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-def test_watching_changes_nothing_and_neighbours_do_not_matter(way):
+def test_observing_changes_nothing_and_trees_do_not_depend_on_the_batch(way):
     decoder, rows = TorchDecoder(toy()), sources(5, 2, 7)
     options = SearchOptions(max_length=6, **way)
     observer = SearchTree(BOS, EOS, options)
@@ -223,8 +221,8 @@ def test_a_prefix_is_part_of_the_tree():
         assert all(nodes[i].next for i in [0, *line[:-1]])
 
 
-def test_probabilities_are_the_models_before_any_rule():
-    """A token that may not be said twice is still shown with the probability that it has."""
+def test_next_tokens_have_the_probabilities_before_constraints():
+    """A token that may not repeat is still shown with its probability."""
     decoder, source = TorchDecoder(toy()), sources(4)
     options = SearchOptions(beam_size=2, no_repeat_ngram=1, max_length=5)
     observer = SearchTree(BOS, EOS, options, top=12)

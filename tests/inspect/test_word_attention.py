@@ -1,4 +1,4 @@
-"""Words: where a text is cut into them, and which subwords are theirs."""
+"""Word splitting, and the subwords of each word."""
 
 from unicodedata import normalize
 
@@ -32,14 +32,14 @@ def test_punctuation_is_split_off(text, words):
     assert split_words(text) == tuple(words.split())
 
 
-def test_the_words_are_those_of_the_grammar():
+def test_split_words_equal_the_words_of_the_grammar():
     for pair in grammar.pairs("train", 300):
         assert split_words(pair.source) == pair.source_words
         assert split_words(pair.target) == pair.target_words
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_an_accent_of_its_own_stays_in_its_word(form):
+def test_a_combining_accent_stays_in_its_word(form):
     text = normalize(form, "L'élève dînait.")
     assert split_words(text) == tuple(normalize(form, w) for w in ("L'", "élève", "dînait", "."))
 
@@ -69,7 +69,7 @@ ELIDED_WORDS = ("Qui", "s'", "habille", "à", "l'", "école", ",", "l'", "été"
     ],
     ids=lambda value: "|".join(value) if isinstance(value[0], str) else "",
 )  # fmt: skip
-def test_a_subword_belongs_to_the_words_that_it_has_letters_of(pieces, expected):
+def test_a_subword_is_shared_by_its_characters(pieces, expected):
     ends = [len("".join(pieces[: i + 1])) for i in range(len(pieces))]
     spans = list(zip([0, *ends], ends, strict=False))
     assert "".join(pieces) == ELIDED[: ends[-1]]
@@ -78,14 +78,14 @@ def test_a_subword_belongs_to_the_words_that_it_has_letters_of(pieces, expected)
     torch.testing.assert_close(found, torch.tensor(wanted))
 
 
-def test_a_word_that_comes_twice_is_two_words():
+def test_a_repeated_word_is_two_words():
     text = "the dog and the other"
     spans = [(0, 3), (3, 7), (7, 11), (11, 15), (15, 21)]
     assert torch.equal(shares(spans, text, text.split()), torch.eye(5))
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_the_shares_of_real_subwords_spell_the_words(kind):
+def test_shares_of_trained_subwords_sum_to_the_words(kind):
     pairs = list(grammar.pairs("train", 60))
     tokenizer = Tokenizer.train([t for p in pairs for t in (p.source, p.target)], 100, kind)
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""Words made of subwords: every token in one word or a mark, and attention that adds up."""
+"""Words of subwords, and attention merged to words."""
 
 import pytest
 import torch
@@ -23,13 +23,13 @@ from glassformer.inspect.words import Side, Word, mark_ids, merged, readable, si
         ("a </s> </s> b", "a | b"),
     ],
 )
-def test_words_begin_at_spaces_and_signs_stand_alone(tokens: str, words: str) -> None:
+def test_words_begin_at_spaces_and_punctuation_is_separate(tokens: str, words: str) -> None:
     tokens = tokens.split()
     found = [" ".join(tokens[start:end]) for start, end in word_spans(tokens)]
     assert " | ".join(found) == words
 
 
-def test_a_side_has_each_token_in_one_word_or_among_the_marks() -> None:
+def test_each_token_is_in_one_word_or_a_mark() -> None:
     texts = [text for p in grammar.pairs("train", 40) for text in (p.source, p.target)]
     tokenizer = Tokenizer.train(texts, 120)
     for text in texts:
@@ -44,19 +44,19 @@ def test_a_side_has_each_token_in_one_word_or_among_the_marks() -> None:
         assert len(found.each()) == len(ids) + 2 and len(found.each(marks=False)) == len(ids)
 
 
-def test_a_character_spelt_in_bytes_is_read_as_one() -> None:
+def test_a_character_of_several_byte_tokens_is_one_word() -> None:
     tokenizer = Tokenizer.train(["a dog"] * 5, 400, byte_fallback=True)
     (ids,) = tokenizer.encode(["a ☃ dog"])
     assert [word.text for word in side(tokenizer, "", ids).words] == ["a", "☃", "dog"]
 
 
-def test_what_the_decoder_reads_is_what_it_said_one_step_before() -> None:
+def test_the_decoder_input_is_the_output_shifted_by_one() -> None:
     words = (Word("ab", 0, 2), Word("c", 2, 3))
-    said = Side("ab c", (10, 11, 12, EOS), ("▁a", "b", "▁c", "</s>"), words)
-    read = said.read(BOS, "<s>")
+    output = Side("ab c", (10, 11, 12, EOS), ("▁a", "b", "▁c", "</s>"), words)
+    read = output.shifted(BOS, "<s>")
     assert read.ids == (BOS, 10, 11, 12) and read.tokens == ("<s>", "▁a", "b", "▁c")
     assert read.words == (Word("ab", 1, 3), Word("c", 3, 4)) and read.marks == {0}
-    cut = Side("ab c", (10, 11, 12), ("▁a", "b", "▁c"), words).read(BOS, "<s>")
+    cut = Side("ab c", (10, 11, 12), ("▁a", "b", "▁c"), words).shifted(BOS, "<s>")
     assert cut.words == (Word("ab", 1, 3),) and cut.marks == {0}
 
 
@@ -78,5 +78,5 @@ def test_tokens_are_shown_without_the_mark_of_a_space() -> None:
     assert [readable(t) for t in ("▁dog", "s", "▁", "</s>")] == ["dog", "s", "▁", "</s>"]
 
 
-def test_the_marks_are_found_by_their_names() -> None:
+def test_mark_ids_are_found_by_name() -> None:
     assert mark_ids(Tokenizer.train(["a dog"] * 5, 20)) == (BOS, EOS)

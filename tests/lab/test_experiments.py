@@ -1,4 +1,4 @@
-"""Every experiment has the shape of one, and a user's own is found by its file."""
+"""Every experiment is complete, and experiments of users load from files."""
 
 import ast
 from pathlib import Path
@@ -13,14 +13,14 @@ from glassformer.lab.finding import STATED
 MODULES = sorted(Path(package.__file__).parent.glob("[!_]*.py"))
 
 
-def test_the_list_is_the_folder_in_the_order_of_reading() -> None:
+def test_every_module_is_listed_once_in_order() -> None:
     assert sorted(package.names()) == [path.stem.replace("_", "-") for path in MODULES]
     places = [package.place(name) for name in package.names()]
-    assert places == sorted(set(places)), "each has its place in ORDER"
+    assert places == sorted(set(places)), "ORDER names each of them"
 
 
 @pytest.mark.parametrize("name", package.names())
-def test_an_experiment_says_all_before_it_measures(name: str) -> None:
+def test_every_text_of_an_experiment_is_filled(name: str) -> None:
     experiment = package.find(name)
     assert experiment.name == name
     assert all(getattr(experiment, what).strip() for what in STATED)
@@ -30,18 +30,18 @@ def test_an_experiment_says_all_before_it_measures(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_pictures_need_their_package_only_when_drawn(path: Path) -> None:
+def test_experiments_do_not_import_matplotlib(path: Path) -> None:
     nodes = ast.walk(ast.parse(path.read_text()))
     names = [n.name for node in nodes if isinstance(node, ast.Import) for n in node.names]
     assert not [name for name in names if name.startswith("matplotlib")]
 
 
-def test_a_misspelt_name_gets_the_nearest() -> None:
+def test_a_misspelt_name_suggests_the_nearest() -> None:
     with pytest.raises(SettingsError, match="Did you mean 'scaling'"):
         package.find("skaling")
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_file_is_named() -> None:
     with pytest.raises(DataError, match=r"There is no file none\.py"):
         package.find("none.py")
 
@@ -52,7 +52,7 @@ def test_a_file_without_an_experiment_is_refused(tmp_path: Path) -> None:
         package.find(str(tmp_path / "empty.py"))
 
 
-def test_a_users_own_is_found_by_its_file(tmp_path: Path) -> None:
+def test_an_experiment_is_loaded_from_a_file(tmp_path: Path) -> None:
     lines = "from glassformer.lab.experiments.scaling import EXPERIMENT\n"
     (tmp_path / "mine.py").write_text(lines)
     assert isinstance(package.find(str(tmp_path / "mine.py")), Experiment)

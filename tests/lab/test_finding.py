@@ -1,4 +1,4 @@
-"""What was found is kept whole, what is no number too."""
+"""Findings and their JSON files, with infinite and NaN values."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from glassformer.errors import DataError
 from glassformer.lab.experiment import Budget, Experiment, Measurement, Results, Tick, Verdict
 from glassformer.lab.finding import STATED, Finding, load, run, save
-from lab.made_up import QUICK, runs
+from lab.fakes import QUICK, runs
 
 
 def measure(budget: Budget, tick: Tick) -> list[Measurement]:
@@ -49,7 +49,7 @@ def test_a_run_is_measured_then_judged() -> None:
     assert 0 <= finding.seconds < 5
 
 
-def test_a_finding_comes_back_from_its_file(tmp_path: Path) -> None:
+def test_a_finding_survives_a_round_trip_through_its_file(tmp_path: Path) -> None:
     before, path = found(), tmp_path / "new/example.json"
     save(before, path, [])
     after = load(path)
@@ -62,7 +62,7 @@ def test_a_finding_comes_back_from_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", "no JSON", '{"name": 1}'])
-def test_another_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_kind_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "else.json").write_text(text)
-    with pytest.raises(DataError, match=r"else\.json is no result of an experiment"):
+    with pytest.raises(DataError, match=r"else\.json is not the result of an experiment"):
         load(tmp_path / "else.json")

@@ -6,7 +6,7 @@ import torch
 from glassformer.data.batch import Batch
 from glassformer.inspect.masking import gated
 from glassformer.lab.gates import diversity, importance, open_gates, prune
-from glassformer.lab.learning import Task, loss, small
+from glassformer.lab.learning import Task, loss, small_model
 from glassformer.model.attention import attentions
 from glassformer.train.step import Objective
 
@@ -19,7 +19,7 @@ def batch() -> Batch:
 
 
 def test_a_closed_gate_equals_zero_columns_in_the_output_projection() -> None:
-    model = small(TASK).eval()
+    model = small_model(TASK).eval()
     gates = open_gates(model)
     gates["encoder.layers.1.self_attention"][0] = 0.0
     with gated(model, gates), torch.no_grad():
@@ -31,7 +31,7 @@ def test_a_closed_gate_equals_zero_columns_in_the_output_projection() -> None:
 
 
 def test_open_gates_change_nothing_and_kernels_are_restored_after_an_error() -> None:
-    model = small(TASK).eval()
+    model = small_model(TASK).eval()
     before, kernels = model(*batch().inputs), [a.kernel for a in attentions(model).values()]
     with pytest.raises(RuntimeError), gated(model, open_gates(model)):
         assert torch.equal(model(*batch().inputs), before)
@@ -40,7 +40,7 @@ def test_open_gates_change_nothing_and_kernels_are_restored_after_an_error() -> 
 
 
 def test_importance_is_the_finite_difference_of_each_sentence_loss() -> None:
-    model, asked, step = small(TASK).double().eval(), batch(), 1e-5
+    model, asked, step = small_model(TASK).double().eval(), batch(), 1e-5
     gates = {name: gate.double() for name, gate in open_gates(model).items()}
     found = importance(model, asked, gates)
     assert len(found) == HEADS
@@ -60,7 +60,7 @@ def test_importance_is_the_finite_difference_of_each_sentence_loss() -> None:
 
 
 def test_importance_leaves_no_gradients_and_skips_closed_gates() -> None:
-    model = small(TASK)
+    model = small_model(TASK)
     gates = open_gates(model)
     gates["encoder.layers.0.self_attention"][1] = 0.0
     found = importance(model, batch(), gates)
@@ -69,7 +69,7 @@ def test_importance_leaves_no_gradients_and_skips_closed_gates() -> None:
 
 
 def test_heads_are_pruned_one_by_one_the_least_important_first() -> None:
-    model = small(TASK)
+    model = small_model(TASK)
     stages = list(prune(model, batch()))
     left = [sum(int(gate.sum()) for gate in gates.values()) for gates in stages]
     assert left == list(range(HEADS, -1, -1))
@@ -84,7 +84,7 @@ def test_heads_are_pruned_one_by_one_the_least_important_first() -> None:
 
 def test_diversity_is_zero_for_equal_heads_and_ignores_padding() -> None:
     torch.manual_seed(1)
-    model = small(TASK)
+    model = small_model(TASK)
     apart = diversity(model, batch())
     assert 0 < apart < 1
     source, target = batch().inputs

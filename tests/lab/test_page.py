@@ -1,18 +1,18 @@
-"""The page of all findings stands alone and shows text as text."""
+"""The HTML page of findings."""
 
 from dataclasses import replace
 from html.parser import HTMLParser
 
 from glassformer.lab.experiment import Budget, Results, Verdict
 from glassformer.lab.page import page
-from lab.made_up import runs
+from lab.fakes import runs
 from lab.test_finding import found
 
 EVIL = "<script>alert(1)</script> & \"quotes'"
 
 
 class Reader(HTMLParser):
-    """Every tag must close; what was seen is kept."""
+    """Collect tags and text, and check that every tag closes."""
 
     VOID = ("meta", "img")
 
@@ -41,7 +41,7 @@ def read(text: str) -> Reader:
     return reader
 
 
-def test_whatever_a_finding_contains_is_shown_and_never_run() -> None:
+def test_text_of_a_finding_is_escaped() -> None:
     finding = found()
     evil = replace(
         finding,
@@ -59,7 +59,7 @@ def test_whatever_a_finding_contains_is_shown_and_never_run() -> None:
     assert 'a"b<c' in [attributes.get("id") for _, attributes in reader.tags]
 
 
-def test_the_page_needs_nothing_else_and_names_every_verdict() -> None:
+def test_the_page_is_self_contained_and_names_every_verdict() -> None:
     full = replace(found(), budget=Budget(False, (0, 1, 2), 2), verdict=Verdict("supported", "so"))
     reader = read(page([(found(), None), (full, "<svg/>")]))
     links = [v for _, a in reader.tags for k, v in a.items() if k in ("src", "href")]

@@ -1,4 +1,4 @@
-"""Arms and seeds, one after the other or side by side."""
+"""Arms and seeds in one process and in several."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from glassformer.lab.experiment import Arm, Budget, Measurement
-from glassformer.lab.trials import load_module, over
+from glassformer.lab.trials import load_module, run_trials
 
 ARMS: list[Arm] = [{"width": 3}, {"width": 1}]
 
@@ -27,11 +27,11 @@ def trial(arm: Arm, seed: int, quick: bool) -> Iterator[Measurement]:
 def test_every_arm_runs_with_every_seed_on_one_thread() -> None:
     torch.set_num_threads(2)
     shares: list[float] = []
-    found = over(trial, ARMS, Budget(False, (5, 6), 1), shares.append)
+    found = run_trials(trial, ARMS, Budget(False, (5, 6), 1), shares.append)
     assert [(m.arm, m.seed) for m in found[::3]] == [(a, s) for a in ARMS for s in (5, 6)]
     assert {m.value for m in found if m.quantity == "threads"} == {1}
     assert shares == [0.25, 0.5, 0.75, 1.0]
-    assert torch.get_num_threads() == 2, "as it was before"
+    assert torch.get_num_threads() == 2, "restored"
 
 
 USERS = """
@@ -51,11 +51,13 @@ def broken(arm, seed, quick):
 """
 
 
-def test_two_processes_find_what_one_finds_in_a_users_own_file(tmp_path: Path) -> None:
+def test_two_processes_measure_what_one_does_with_a_trial_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(USERS)
     module = load_module("own_experiment_mine", tmp_path / "mine.py")
     job = partial(module.trial, 2.0)
-    alone, together = (over(job, ARMS, Budget(True, (0, 1), n), lambda _: None) for n in (1, 2))
+    alone, together = (
+        run_trials(job, ARMS, Budget(True, (0, 1), n), lambda _: None) for n in (1, 2)
+    )
 
     def sums(found: list[Measurement]) -> list[Measurement]:
         return [m for m in found if m.quantity == "sum"]
@@ -64,13 +66,13 @@ def test_two_processes_find_what_one_finds_in_a_users_own_file(tmp_path: Path) -
     processes = {m.value for m in together if m.quantity == "process"}
     assert os.getpid() not in processes
     with pytest.raises(ArithmeticError, match="seed 0"):
-        over(module.broken, ARMS, Budget(True, (0, 1), 1), lambda _: None)
+        run_trials(module.broken, ARMS, Budget(True, (0, 1), 1), lambda _: None)
 
 
 ENDLESS = """
 import time
 from glassformer.lab.experiment import Budget
-from glassformer.lab.trials import over
+from glassformer.lab.trials import run_trials
 
 
 def trial(arm, seed, quick):
@@ -82,18 +84,18 @@ def trial(arm, seed, quick):
 if __name__ == "__main__":
     from glassformer.lab.trials import load_module
     mine = load_module("own_experiment_endless", __import__("pathlib").Path(__file__))
-    over(mine.trial, [{"width": 1}], Budget(False, (0, 1), 2), lambda _: None)
+    run_trials(mine.trial, [{"width": 1}], Budget(False, (0, 1), 2), lambda _: None)
 """
 
 
-def test_ctrl_c_ends_trials_that_are_under_way(tmp_path: Path) -> None:
+def test_ctrl_c_ends_running_trials(tmp_path: Path) -> None:
     (tmp_path / "endless.py").write_text(ENDLESS)
     command = [sys.executable, str(tmp_path / "endless.py")]
     run = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
     assert run.stdout is not None
-    assert [run.stdout.readline() for _ in range(2)] == [b"begun\n"] * 2, "both are under way"
-    os.killpg(run.pid, signal.SIGINT)  # as a terminal does: to all of them
+    assert [run.stdout.readline() for _ in range(2)] == [b"begun\n"] * 2, "both are running"
+    os.killpg(run.pid, signal.SIGINT)  # to all processes, as a terminal does
     assert run.wait(timeout=20) != 0
     run.stdout.close()

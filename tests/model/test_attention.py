@@ -45,7 +45,7 @@ def queries_keys_values(n_kv_heads: int = H) -> list[Tensor]:
 
 
 def random_mask(*shape: int) -> Tensor:
-    """About half may attend, and every row somewhere: key 1."""
+    """Return a mask that allows about half of the cells, and key 1 in every row."""
     mask = torch.rand(*shape) < 0.5
     mask[..., 1] = True
     return mask
@@ -58,7 +58,7 @@ def mask_with_an_empty_row() -> Tensor:
 
 
 def output_and_gradients(kernel, q, k, v, mask=None, bias=None, scale=None) -> list[Tensor]:
-    """The output and what flows back, from the same gradient above, to q, k, v and the bias."""
+    """Return the output and the gradients of q, k, v and the bias."""
     output = kernel(q, k, v, mask, bias, 0.0, scale)[0]
     above = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
     return [
@@ -68,7 +68,7 @@ def output_and_gradients(kernel, q, k, v, mask=None, bias=None, scale=None) -> l
 
 
 def torch_attention(q, k, v, mask, bias, dropout_p, scale) -> tuple[Tensor, None]:
-    """torch's unfused kernel, with the heads repeated and the mask written as 0 and -inf."""
+    """Run torch's unfused kernel with repeated heads and a mask of 0 and -inf."""
     k, v = (x.repeat_interleave(q.size(1) // x.size(1), dim=1) for x in (k, v))
     added = q.new_zeros(B, H, T, S)
     if mask is not None:
@@ -84,7 +84,7 @@ def torch_attention(q, k, v, mask, bias, dropout_p, scale) -> tuple[Tensor, None
 @pytest.mark.parametrize("scale", [None, 0.7])
 @pytest.mark.parametrize("bias", [None, (H, T, S), (B, H, T, S)], ids=str)
 @pytest.mark.parametrize("mask", [None, (B, 1, T, S), (B, 1, 1, S), (1, 1, T, S)], ids=str)
-def test_output_and_gradients_are_those_of_torch(kernel, n_kv_heads, scale, bias, mask):
+def test_output_and_gradients_equal_torch(kernel, n_kv_heads, scale, bias, mask):
     q, k, v = queries_keys_values(n_kv_heads)
     mask = None if mask is None else random_mask(*mask)
     bias = None if bias is None else normal(*bias, requires_grad=True)
@@ -107,21 +107,21 @@ def test_the_two_kernels_agree(n_kv_heads, biased, make_mask):
 
 
 @all_kernels
-def test_a_bias_of_another_precision_takes_that_of_the_queries(kernel):
+def test_a_bias_of_another_dtype_is_cast_to_that_of_the_queries(kernel):
     q, k, v = (x.float() for x in queries_keys_values())
     bias = normal(H, T, S)
     close(kernel(q, k, v, bias=bias)[0], kernel(q, k, v, bias=bias.float())[0], 1e-6)
 
 
 @all_kernels
-def test_scores_far_too_large_for_exp_pick_the_best_value_that_is_open(kernel):
+def test_scores_too_large_for_exp_select_the_largest_allowed_value(kernel):
     q, k, v = queries_keys_values()
     mask = random_mask(B, 1, T, S)
     best = (q @ k.mT).masked_fill(~mask, -torch.inf).argmax(-1, keepdim=True)
     close(kernel(q * 1e6, k, v, mask)[0], v.take_along_dim(best, dim=2))
 
 
-def test_weights_are_a_distribution_over_the_cells_that_are_open():
+def test_weights_are_a_distribution_over_the_allowed_cells():
     q, k, v = queries_keys_values()
     mask = random_mask(B, 1, T, S)
     output, weights = scaled_dot_product_attention(q, k, v, mask)
@@ -153,7 +153,7 @@ def test_the_weights_of_a_row_that_may_attend_nowhere_are_zeros():
 
 @all_kernels
 @pytest.mark.parametrize("n_kv_heads", [2, 1])
-def test_gradients_are_those_of_finite_differences(kernel, n_kv_heads):
+def test_gradients_equal_finite_differences(kernel, n_kv_heads):
     shapes = (1, 2, 2, 2), (1, n_kv_heads, 3, 2), (1, n_kv_heads, 3, 2), (2, 2, 3)
     inputs = [normal(*shape, requires_grad=True) for shape in shapes]
     mask = torch.tensor([[True, False, True], [False, False, False]])[None, None]
@@ -205,7 +205,7 @@ def test_at_width_512_the_unscaled_softmax_saturates_and_the_scaled_does_not():
     assert raw_gradient < gradient / 20
 
 
-# Many heads
+# Multi-head attention
 
 
 def attention_of(n_kv_heads: int | None = None, **arguments: object) -> MultiHeadAttention:
@@ -217,7 +217,7 @@ def inputs(cross: bool) -> tuple[Tensor, Tensor | None]:
 
 
 def separate_projections(attention: MultiHeadAttention) -> list[tuple[Tensor, Tensor | None]]:
-    """(W^Q, b^Q), (W^K, b^K), (W^V, b^V), cut out of the packed matrices."""
+    """Return (W^Q, b^Q), (W^K, b^K), (W^V, b^V) from the packed matrices."""
     packed = (attention.q, attention.kv) if attention.cross else (attention.qkv,)
     kv = attention.n_kv_heads * K
     weights = torch.cat([linear.weight for linear in packed]).split([D, kv, kv])
@@ -228,7 +228,7 @@ def separate_projections(attention: MultiHeadAttention) -> list[tuple[Tensor, Te
 
 
 def by_hand(attention, x, memory=None, mask=None) -> tuple[Tensor, Tensor]:
-    """§3.2.2 one head at a time, in plain products: the output, and the weights (B, H, T, S)."""
+    """Compute §3.2.2 one head at a time: the output and the weights (B, H, T, S)."""
     memory = x if memory is None else memory
     (w_q, b_q), (w_k, b_k), (w_v, b_v) = separate_projections(attention)
     heads, maps = [], []
@@ -253,7 +253,7 @@ def by_hand(attention, x, memory=None, mask=None) -> tuple[Tensor, Tensor]:
 @grouped
 @pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
 @pytest.mark.parametrize("bias", [False, True], ids=["plain", "bias"])
-def test_multi_head_attention_is_its_heads_one_by_one(kernel, n_kv_heads, cross, bias):
+def test_multi_head_attention_equals_its_heads_one_by_one(kernel, n_kv_heads, cross, bias):
     attention = attention_of(n_kv_heads, cross=cross, bias=bias, kernel=kernel)
     x, memory = inputs(cross)
     mask = random_mask(B, 1, T, S if cross else T)
@@ -261,7 +261,7 @@ def test_multi_head_attention_is_its_heads_one_by_one(kernel, n_kv_heads, cross,
 
 
 @pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
-def test_as_many_key_value_heads_as_heads_is_the_multi_head_attention_of_torch(cross):
+def test_multi_head_attention_equals_torch(cross):
     attention = attention_of(H, cross=cross, bias=True)
     theirs = nn.MultiheadAttention(D, H, batch_first=True, dtype=torch.float64)
     weights, biases = zip(*separate_projections(attention), strict=True)
@@ -273,7 +273,7 @@ def test_as_many_key_value_heads_as_heads_is_the_multi_head_attention_of_torch(c
     close(attention(x, memory), theirs(x, memory_of_theirs, memory_of_theirs)[0])
 
 
-def test_as_many_key_value_heads_as_heads_is_the_default():
+def test_n_kv_heads_defaults_to_n_heads():
     one, other = attention_of(), attention_of(H)
     other.load_state_dict(one.state_dict())
     x, _ = inputs(cross=False)
@@ -281,7 +281,7 @@ def test_as_many_key_value_heads_as_heads_is_the_default():
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 2])
-def test_grouped_queries_are_multi_head_attention_with_repeated_key_value_weights(n_kv_heads):
+def test_grouped_query_attention_equals_repeated_key_value_weights(n_kv_heads):
     grouped_queries, repeated = attention_of(n_kv_heads), attention_of(H)
     (w_q, _), *kv = separate_projections(grouped_queries)
     heads = [w.view(n_kv_heads, K, D).repeat_interleave(H // n_kv_heads, 0) for w, _ in kv]
@@ -292,7 +292,7 @@ def test_grouped_queries_are_multi_head_attention_with_repeated_key_value_weight
     close(grouped_queries(x, mask=mask), repeated(x, mask=mask))
 
 
-def test_cross_attention_reads_memory_as_a_set_and_nothing_else():
+def test_cross_attention_does_not_depend_on_the_order_of_memory():
     attention = attention_of(cross=True)
     x, memory = inputs(cross=True)
     output = attention(x, memory)
@@ -316,7 +316,7 @@ def test_self_attention_given_memory_is_refused():
 
 
 class Spy:
-    """A kernel that keeps what it is given."""
+    """A kernel that records its arguments."""
 
     def __call__(self, q, k, v, mask=None, bias=None, dropout_p=0.0, scale=None):
         self.q, self.k, self.v, self.mask, self.bias = q, k, v, mask, bias
@@ -326,7 +326,7 @@ class Spy:
 
 @grouped
 @pytest.mark.parametrize("cross", [False, True], ids=["self", "cross"])
-def test_packed_projections_are_three_separate_products(n_kv_heads, cross):
+def test_packed_projections_equal_three_separate_ones(n_kv_heads, cross):
     spy = Spy()
     attention = attention_of(n_kv_heads, cross=cross, bias=True, kernel=spy)
     x, memory = inputs(cross)
@@ -338,7 +338,7 @@ def test_packed_projections_are_three_separate_products(n_kv_heads, cross):
         close(packed.transpose(1, 2).flatten(2), F.linear(source, *projection))
 
 
-def test_the_kernel_is_handed_mask_bias_and_scale_and_turned_queries_and_keys():
+def test_the_kernel_gets_mask_bias_scale_and_rotated_queries_and_keys():
     spy = Spy()
     attention = attention_of(2, scale=0.3, kernel=spy)
     x, _ = inputs(cross=False)
@@ -351,7 +351,7 @@ def test_the_kernel_is_handed_mask_bias_and_scale_and_turned_queries_and_keys():
         assert torch.equal(seen, expected)
 
 
-def test_attention_drops_out_only_while_training():
+def test_attention_dropout_is_active_in_training_only():
     spy = Spy()
     attention = attention_of(dropout=0.5, kernel=spy)
     x, _ = inputs(cross=False)
@@ -410,7 +410,7 @@ MASKS = {
 
 @pytest.mark.parametrize("n_kv_heads", [H, 2])
 def test_recording_gives_the_weights_of_every_attention_by_name(n_kv_heads):
-    """While training with dropout: the weights are nevertheless those before it."""
+    """The weights are those before dropout, also in training."""
     model = translator(n_kv_heads=n_kv_heads, attention_dropout=0.5)
     seen = {}
 
@@ -459,7 +459,7 @@ def test_recording_changes_neither_output_nor_gradients_and_keeps_no_graph():
 
 @all_kernels
 @pytest.mark.parametrize("raises", [False, True])
-def test_recording_puts_the_kernels_back(kernel, raises):
+def test_recording_restores_the_kernels(kernel, raises):
     attentions = nn.ModuleList([attention_of(kernel=kernel), attention_of(kernel=Spy())])
     before = [attention.kernel for attention in attentions]
     with suppress(ZeroDivisionError), record_attention(attentions):

@@ -1,4 +1,4 @@
-"""Settings to modules: presets to the letter, weights tied as told, bad pairs refused by name."""
+"""Settings to modules: presets, tied weights, and refused combinations."""
 
 from types import UnionType
 
@@ -48,7 +48,7 @@ def small(**changes: object):
 
 
 def full(name: str) -> nn.Module:
-    """A preset at its own size, with shapes and no memory."""
+    """Build a preset at full size on the meta device."""
     with torch.device("meta"):
         return build(name)
 
@@ -90,14 +90,14 @@ def test_the_papers_models_have_the_parameters_of_its_equations(name):
     assert count(full(name)) == expected
 
 
-def test_the_papers_models_are_as_large_as_its_table_3_says():
+def test_the_papers_models_have_the_sizes_of_table_3():
     assert preset("vaswani2017-base").vocab_size == 37_000
     assert 63_000_000 <= count(full("vaswani2017-base")) <= 65_500_000
     assert 205_000_000 <= count(full("vaswani2017-big")) <= 220_000_000
 
 
 @pytest.mark.parametrize("name", PAPER)
-def test_the_papers_models_are_the_paper_to_the_letter(name):
+def test_the_papers_models_have_the_papers_settings(name):
     width, heads, dropout = (512, 8, 0.1) if name.endswith("base") else (1_024, 16, 0.3)
     model = full(name)
     assert [len(stack.layers) for stack in parts(model, Stack)] == [6, 6]
@@ -123,7 +123,7 @@ def test_the_papers_models_are_the_paper_to_the_letter(name):
     assert model.output.bias is None
 
 
-def test_modern_is_what_one_would_choose_today():
+def test_modern_has_current_components():
     model = full("modern")
     for stack in parts(model, Stack):
         assert type(stack.positions) is RotaryEmbedding
@@ -140,7 +140,7 @@ def test_the_classifier_is_four_layers_of_width_256():
     assert model.output.weight.shape == (2, 256)
 
 
-# What it takes
+# Arguments and settings
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ def test_the_classifier_is_four_layers_of_width_256():
         ("tagger", TransformerTagger),
     ],
 )
-def test_each_kind_is_its_class(kind, expected):
+def test_each_kind_builds_its_class(kind, expected):
     model = small(kind=kind, pad_id=3)
     assert type(model) is expected and model.pad_id == 3
 
 
-def test_it_takes_settings_or_a_name_and_changes_to_either():
+def test_build_takes_settings_or_a_preset_with_changes():
     s = ModelSettings(**SIZES)
     assert count(build(s)) == count(build("tiny", **SIZES)) == count(small())
     assert build(s, n_kv_heads=1).encoder.layers[0].self_attention.n_kv_heads == 1
@@ -236,25 +236,25 @@ def test_a_setting_reaches_every_module_it_is_for(changes, kind, attribute, expe
 
 
 @pytest.mark.parametrize("attention_bias", [True, False])
-def test_attention_has_biases_only_if_told(attention_bias):
+def test_attention_has_biases_by_setting_only(attention_bias):
     for attention in parts(small(attention_bias=attention_bias), MultiHeadAttention):
         for linear in parts(attention, nn.Linear):
             assert (linear.bias is not None) == attention_bias
 
 
-def test_the_encoder_looks_both_ways_and_the_decoder_back():
+def test_bucketed_positions_are_bidirectional_in_the_encoder_only():
     model = small(positions="relative-bucketed")
     assert model.encoder.positions.bidirectional and not model.decoder.positions.bidirectional
 
 
-def test_a_pre_norm_stack_ends_in_a_norm_and_a_post_norm_stack_has_it_already():
+def test_only_a_pre_norm_stack_has_a_final_norm():
     for norm, kind in (("layer-norm", LayerNorm), ("rms-norm", RMSNorm)):
         ends = [type(s.final_norm) for s in parts(small(residual="pre-norm", norm=norm), Stack)]
         assert ends == [kind, kind]
     assert {type(s.final_norm) for s in parts(small(residual="post-norm"), Stack)} == {nn.Identity}
 
 
-def test_depths_are_those_of_each_stack():
+def test_encoder_and_decoder_have_their_own_depths():
     model = small(encoder_layers=3, decoder_layers=1)
     assert (len(model.encoder.layers), len(model.decoder.layers)) == (3, 1)
 
@@ -264,14 +264,14 @@ def test_depths_are_those_of_each_stack():
 
 @pytest.mark.parametrize("source", [True, False])
 @pytest.mark.parametrize("output", [True, False])
-def test_exactly_the_tables_that_should_be_are_shared(source, output):
+def test_embeddings_are_tied_by_settings(source, output):
     model = small(tie_source_target=source, tie_target_output=output)
     target = model.decoder.embedding.weight
     assert (model.encoder.embedding.weight is target) == source
     assert (model.output.weight is target) == output
     tables = [p for p in model.parameters() if p.shape == (11, 8)]
     assert len(tables) == 3 - source - output
-    pointers = {p.data_ptr() for p in model.double().parameters()}  # still so after a conversion
+    pointers = {p.data_ptr() for p in model.double().parameters()}  # still tied after a conversion
     assert len(pointers) == len(list(model.parameters()))
 
 
@@ -282,7 +282,7 @@ def test_a_language_model_ties_its_output_to_its_only_table(tied):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_masked_language_model_is_an_encoder_that_says_its_own_subwords(tied):
+def test_a_masked_language_model_is_an_encoder_with_a_tied_output(tied):
     model = small(kind="masked-language-model", tie_target_output=tied)
     assert (model.output.weight is model.encoder.embedding.weight) == tied
     assert model.output.bias is None and model.output.weight.shape == (11, 8)
@@ -291,7 +291,7 @@ def test_a_masked_language_model_is_an_encoder_that_says_its_own_subwords(tied):
 
 
 def test_a_masked_language_model_has_the_encoder_of_a_classifier():
-    """The same parameters by the same names, so that one can go on from the other."""
+    """Equal names and shapes let a classifier start from a masked language model."""
     shapes = [
         {n: p.shape for n, p in small(kind=kind).named_parameters() if n.startswith("encoder.")}
         for kind in ("masked-language-model", "classifier", "translator")
@@ -306,12 +306,12 @@ def test_vocabularies_may_differ():
     assert model(torch.tensor([[12]]), torch.tensor([[10]])).shape == (1, 1, 11)
 
 
-def test_two_vocabularies_of_one_size_may_share_a_table_or_not():
+def test_vocabularies_of_equal_size_may_be_tied_or_not():
     assert count(small(source_vocab_size=11)) == count(small())
     assert count(small(source_vocab_size=11, tie_source_target=False)) == count(small()) + 11 * 8
 
 
-# Pairs that do not go together
+# Refused combinations
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_two_vocabularies_of_one_size_may_share_a_table_or_not():
         ),
     ],
 )
-def test_a_bad_pair_is_refused_with_both_names_the_rule_and_values_that_work(
+def test_a_bad_combination_is_an_error_with_both_names_rule_and_remedy(
     changes, name, other, rule, valid
 ):
     with pytest.raises(SettingsError) as caught:
@@ -377,14 +377,14 @@ def test_a_bad_pair_is_refused_with_both_names_the_rule_and_values_that_work(
         small(**changes | {name: value})
 
 
-def test_rope_on_an_odd_width_is_refused_with_a_remedy_that_can_be_followed():
+def test_rope_with_an_odd_head_width_is_an_error_whose_remedy_works():
     with pytest.raises(SettingsError) as caught:
         small(d_model=9, n_heads=3, positions="rope")
     assert "an even width" in caught.value.why
     assert not caught.value.remedy.endswith("= .")
 
 
-def test_a_bucketed_bias_without_room_for_far_distances_is_refused():
+def test_a_bucketed_bias_with_too_small_max_distance_is_refused():
     with pytest.raises(
         SettingsError, match="max_distance = 8 does not go with positions"
     ) as caught:

@@ -1,4 +1,4 @@
-"""The cache: the same as concatenating and indexing keys and values."""
+"""The cache equals concatenating and indexing keys and values."""
 
 from collections import Counter
 
@@ -41,10 +41,10 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 @settings(max_examples=40, deadline=None)
-def test_any_order_of_appending_and_reordering_is_concatenation_and_indexing(steps):
+def test_appending_and_reordering_equal_concatenation_and_indexing(steps):
     cache, k, v = empty(3, capacity=32), rand(3, 0), rand(3, 0)
     for step in steps:
-        if isinstance(step, int):  # append so many positions
+        if isinstance(step, int):  # append this number of positions
             new_k, new_v = rand(k.size(0), step), rand(k.size(0), step)
             k, v = torch.cat((k, new_k), dim=2), torch.cat((v, new_v), dim=2)
             given_k, given_v = cache.append(new_k, new_v)
@@ -58,7 +58,7 @@ def test_any_order_of_appending_and_reordering_is_concatenation_and_indexing(ste
         assert cache.k.size(2) == cache.v.size(2) == 32  # the capacity stays
 
 
-def test_reordering_to_no_rows_leaves_none():
+def test_reordering_to_no_rows_gives_an_empty_cache():
     cache = empty(3)
     cache.append(rand(3, 2), rand(3, 2))
     cache.reorder(torch.empty(0, dtype=torch.long))
@@ -73,7 +73,7 @@ def test_appending_writes_in_place():
         assert (k.data_ptr(), v.data_ptr()) == (cache.k.data_ptr(), cache.v.data_ptr()) == places
 
 
-def test_a_full_cache_gives_what_it_was_made_of():
+def test_a_full_cache_returns_its_keys_and_values():
     k, v = rand(2, 5), rand(2, 5)
     cache = KeyValueCache.full(k, v)
     assert cache.length == 5
@@ -92,7 +92,7 @@ def test_more_than_the_capacity_is_refused_with_both_numbers(filled):
     assert "capacity=" in caught.value.remedy
 
 
-def test_a_refused_step_leaves_the_cache_as_it_was():
+def test_a_refused_append_leaves_the_cache_unchanged():
     cache, k, v = empty(2), rand(2, CAPACITY - 1), rand(2, CAPACITY - 1)
     cache.append(k, v)
     with pytest.raises(InputError):
@@ -102,7 +102,7 @@ def test_a_refused_step_leaves_the_cache_as_it_was():
 
 
 @torch.no_grad()
-def test_the_keys_and_values_of_the_source_are_computed_once_however_many_steps():
+def test_source_keys_and_values_are_computed_once():
     model, source = translator(), torch.randint(1, 11, (3, 5))
     calls: Counter[str] = Counter()
     for name, module in model.decoder.named_modules():
@@ -117,7 +117,7 @@ def test_the_keys_and_values_of_the_source_are_computed_once_however_many_steps(
 
 
 @torch.no_grad()
-def test_after_reordering_each_row_goes_on_from_the_row_it_was():
+def test_after_reordering_each_row_continues_its_parent():
     model, source, target = translator(), torch.randint(1, 11, (3, 5)), torch.randint(1, 11, (3, 4))
     memory, mask, rows = model.encoder(source), padding_mask(source), torch.tensor([2, 2, 0, 1])
     cache = model.decoder.start_cache(CAPACITY, memory)
@@ -130,7 +130,7 @@ def test_after_reordering_each_row_goes_on_from_the_row_it_was():
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 4])
-def test_its_size_is_what_the_shapes_say_and_shrinks_with_the_kv_heads(n_kv_heads):
+def test_the_size_follows_from_the_shapes_and_shrinks_with_kv_heads(n_kv_heads):
     rows, length, d_k, n_layers = 3, 5, 2, 2
     memory = torch.randn(rows, length, 8, dtype=torch.float64)
     n_bytes = translator(n_kv_heads=n_kv_heads).decoder.start_cache(CAPACITY, memory).n_bytes
@@ -140,7 +140,7 @@ def test_its_size_is_what_the_shapes_say_and_shrinks_with_the_kv_heads(n_kv_head
 
 
 @torch.no_grad()
-def test_a_language_model_keeps_self_attention_alone():
+def test_a_language_model_caches_self_attention_only():
     decoder = translator(kind="language-model").decoder
     cache = decoder.start_cache(CAPACITY, batch=3)
     assert all(layer.cross_attention is None for layer in cache.layers)

@@ -1,4 +1,4 @@
-"""Heads on the encoder: pooling over the real tokens alone, and logits that padding leaves be."""
+"""Classifier and tagger: pooling over real tokens, and logits without padding effects."""
 
 import pytest
 import torch
@@ -29,8 +29,10 @@ def pooled_by_hand(pooling: str, tokens: list[Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("pooling", POOLS)
-def test_pooling_is_over_the_real_tokens_alone(pooling):
-    x = torch.randn(3, 4, 8, dtype=torch.float64) - 2  # mostly below zero: a zero would be seen
+def test_pooling_ignores_padding(pooling):
+    x = (
+        torch.randn(3, 4, 8, dtype=torch.float64) - 2
+    )  # mostly below zero, so that a zero would show
     expected = [
         pooled_by_hand(pooling, [x[row, i] for i in range(4) if IDS[row, i] != 0])
         for row in range(3)
@@ -40,21 +42,21 @@ def test_pooling_is_over_the_real_tokens_alone(pooling):
 
 
 @pytest.mark.parametrize("pooling", POOLS)
-def test_one_mask_serves_the_whole_batch(pooling):
+def test_a_mask_is_broadcast_over_the_batch(pooling):
     x, mask = torch.randn(3, 4, 8, dtype=torch.float64), padding_mask(IDS[1:2])
     pool = POOLS[pooling]
     torch.testing.assert_close(pool(x, mask), pool(x, mask.expand(3, 1, 1, 4)), **exact)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_a_text_of_nothing_but_padding_pools_to_zeros(pooling):
+def test_a_text_of_padding_only_pools_to_zeros(pooling):
     x = torch.randn(2, 3, 8, dtype=torch.float64)
     pooled = POOLS[pooling](x, padding_mask(ALL_PADDING))
     assert (pooled[1] == 0).all() and (pooled[0] != 0).all()
 
 
 @pytest.mark.parametrize("pooling", POOLS)
-def test_a_text_of_nothing_but_padding_leaves_every_gradient_finite(pooling):
+def test_a_text_of_padding_only_has_finite_gradients(pooling):
     model = model_of(pooling=pooling).train()
     model(ALL_PADDING).square().sum().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
@@ -62,7 +64,7 @@ def test_a_text_of_nothing_but_padding_leaves_every_gradient_finite(pooling):
 
 
 @pytest.mark.parametrize("pooling", POOLS)
-def test_a_classifier_pools_and_projects_what_the_encoder_gives(pooling):
+def test_a_classifier_pools_and_projects_the_encoder_output(pooling):
     model, mask = model_of(pooling=pooling), padding_mask(IDS)
     pooled = POOLS[pooling](model.encoder(IDS, mask), mask)
     expected = pooled @ model.output.weight.T + model.output.bias
@@ -85,7 +87,7 @@ def test_a_masked_language_model_gives_logits_over_its_subwords_at_every_token()
 
 
 @pytest.mark.parametrize("kind", IN_PLACE)
-def test_an_answer_in_place_looks_both_ways_and_at_no_padding(kind):
+def test_a_tagger_attends_both_ways_and_not_to_padding(kind):
     model, embedded = model_of(kind), []
     model.encoder.embedding.register_forward_hook(lambda *call: embedded.append(call[-1]))
     for row, answers in enumerate(model(IDS)):
@@ -110,20 +112,20 @@ def test_padding_does_not_change_a_sentences_logits(head, pad_id):
 
 
 @pytest.mark.parametrize("kind", ["classifier", *IN_PLACE])
-def test_a_mask_that_is_given_wins_over_the_padding(kind):
+def test_a_given_mask_replaces_the_padding_mask(kind):
     model, all_real = model_of(kind), torch.ones(1, 1, 1, 4, dtype=torch.bool)
     given, default = model(IDS, all_real), model(IDS)
-    model.pad_id = 10  # no sentence has it
+    model.pad_id = 10  # in no sentence
     torch.testing.assert_close(given, model(IDS), **exact)
     assert not torch.allclose(given[1:], default[1:])
 
 
 @pytest.mark.parametrize("kind", ["classifier", *IN_PLACE])
-def test_dropout_falls_before_the_output_in_training(kind):
+def test_dropout_is_applied_before_the_output_in_training(kind):
     model = model_of(kind, dropout=0.5)
     seen: list[Tensor] = []
     model.output.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    model.encoder.eval()  # the same vectors both times; the head's own dropout is what is left
+    model.encoder.eval()  # only the dropout of the head is active
     for training in (False, True):
         model.dropout.train(training)
         model(IDS)
@@ -132,7 +134,7 @@ def test_dropout_falls_before_the_output_in_training(kind):
 
 
 @pytest.mark.parametrize("pool", [mean_pool, max_pool])
-def test_pooling_refuses_a_mask_that_does_not_say_which_tokens_are_real(pool):
+def test_pooling_refuses_a_mask_that_is_no_padding_mask(pool):
     with pytest.raises(InputError, match=r"shape \(2, 1, 3, 3\)") as caught:
         pool(torch.randn(2, 3, 4), torch.ones(2, 1, 3, 3, dtype=torch.bool))
     assert "(batch, 1, 1, length)" in caught.value.why

@@ -1,4 +1,4 @@
-"""The decoder: blind to the future, the same with a cache, and clear about memory."""
+"""The decoder: causality, caching, and memory."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def memory():
 
 
 @pytest.mark.parametrize("residual", [PostNorm, PreNorm])
-def test_a_layer_is_torchs_layer(residual, memory):
+def test_a_layer_equals_torch(residual, memory):
     ours = DecoderLayer(
         MultiHeadAttention(D, H, bias=True),
         FeedForward(D, F),
@@ -56,7 +56,7 @@ def test_a_layer_is_torchs_layer(residual, memory):
 
 
 @pytest.mark.parametrize("residual", ["post-norm", "pre-norm"])
-def test_it_is_every_layer_in_turn_and_a_last_norm_if_the_layers_end_without_one(residual, memory):
+def test_the_stack_is_its_layers_and_a_final_norm_if_pre_norm(residual, memory):
     stack, length = decoder(residual=residual), IDS.size(1)
     x = stack.embed(IDS, torch.arange(length))
     for layer in stack.layers:
@@ -68,7 +68,7 @@ def test_it_is_every_layer_in_turn_and_a_last_norm_if_the_layers_end_without_one
 
 @pytest.mark.parametrize("positions", SCHEMES)
 @pytest.mark.parametrize("kind", ["translator", "language-model"])
-def test_without_a_mask_the_future_changes_nothing_before_it(kind, positions, memory):
+def test_future_tokens_do_not_change_earlier_outputs(kind, positions, memory):
     stack = decoder(kind, positions=positions)
     memory = memory if kind == "translator" else None
     before = stack(IDS, memory)
@@ -81,14 +81,14 @@ def test_without_a_mask_the_future_changes_nothing_before_it(kind, positions, me
         assert (after[:, changed:] != before[:, changed:]).any(-1).all()
 
 
-def test_a_mask_that_is_given_replaces_the_causal_one(memory):
+def test_a_given_mask_replaces_the_causal_mask(memory):
     stack, everywhere = decoder(), torch.ones(1, 1, 1, 6, dtype=torch.bool)
     other = torch.cat((IDS[:, :-1], torch.full((2, 1), 10)), dim=1)
     seeing = [stack(ids, memory, everywhere)[:, 0] for ids in (IDS, other)]
     assert not torch.allclose(*seeing)
 
 
-def test_each_token_reads_the_memory_that_is_not_masked(memory):
+def test_masked_memory_does_not_change_the_output(memory):
     stack, real = decoder(), padding_mask(torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]))
     hidden, seen = memory.clone(), memory.clone()
     hidden[1, 2:] += 1
@@ -101,7 +101,7 @@ def test_each_token_reads_the_memory_that_is_not_masked(memory):
 @pytest.mark.parametrize("steps", [[1] * 6, [3, 3], [4, 1, 1], [1, 5]], ids=str)
 @pytest.mark.parametrize("positions", SCHEMES)
 @pytest.mark.parametrize("kind", ["translator", "language-model"])
-def test_step_by_step_with_a_cache_is_all_at_once(kind, positions, steps, memory):
+def test_cached_steps_equal_one_pass(kind, positions, steps, memory):
     stack = decoder(kind, positions=positions, n_kv_heads=1)
     memory = memory if kind == "translator" else None
     cache = stack.start_cache(6, memory, batch=2)
@@ -110,7 +110,7 @@ def test_step_by_step_with_a_cache_is_all_at_once(kind, positions, steps, memory
     torch.testing.assert_close(torch.cat(pieces, dim=1), stack(IDS, memory), **exact)
 
 
-def test_behind_a_cache_the_memory_is_the_caches(memory):
+def test_with_a_cache_memory_is_not_read(memory):
     stack = decoder()
     with_other = stack(IDS, memory + 1, cache=stack.start_cache(6, memory))
     torch.testing.assert_close(with_other, stack(IDS, memory), **exact)
@@ -119,7 +119,7 @@ def test_behind_a_cache_the_memory_is_the_caches(memory):
 @pytest.mark.parametrize(
     "start", [lambda s: s(IDS), lambda s: s.start_cache(6)], ids=["run", "cache"]
 )
-def test_a_decoder_that_attends_to_a_source_refuses_to_go_without(start):
+def test_a_decoder_with_cross_attention_needs_memory(start):
     with pytest.raises(InputError, match="given no memory") as caught:
         start(decoder())
     assert "attend to the encoder's output" in caught.value.why
@@ -130,7 +130,7 @@ def test_a_decoder_that_attends_to_a_source_refuses_to_go_without(start):
 @pytest.mark.parametrize(
     "start", [lambda s, m: s(IDS, m), lambda s, m: s.start_cache(6, m)], ids=["run", "cache"]
 )
-def test_a_language_model_refuses_memory_it_would_not_read(start, memory):
+def test_a_language_model_refuses_memory(start, memory):
     with pytest.raises(InputError, match="no cross-attention to read it") as caught:
         start(decoder("language-model"), memory)
     assert "language model" in caught.value.why

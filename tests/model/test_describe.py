@@ -1,4 +1,4 @@
-"""The description: parameters and arithmetic as torch counts them, laid out as a table."""
+"""The description: parameters and FLOPs as torch counts them, as a table."""
 
 import pytest
 import torch
@@ -34,7 +34,7 @@ def test_the_parameters_of_a_preset_are_counted_once_each(name):
 @pytest.mark.parametrize("kind", ["translator", "language-model", "masked-language-model"])
 @pytest.mark.parametrize("tie_target_output", [True, False])
 @pytest.mark.parametrize("tie_source_target", [True, False])
-def test_a_shared_table_is_counted_where_it_comes_first(kind, tie_source_target, tie_target_output):
+def test_a_tied_table_is_counted_once(kind, tie_source_target, tie_target_output):
     model = model_of(kind, tie_source_target=tie_source_target, tie_target_output=tie_target_output)
     parts = {part.name: part for part in describe(model).parts}
     assert describe(model).parameters == sum(p.numel() for p in model.parameters())
@@ -60,17 +60,17 @@ def test_a_shared_table_is_counted_where_it_comes_first(kind, tie_source_target,
 @pytest.mark.parametrize(
     "kind", ["translator", "language-model", "masked-language-model", "tagger", "classifier"]
 )
-def test_the_arithmetic_is_what_torch_counts_on_a_real_forward(kind, changes, length):
+def test_flops_equal_those_that_torch_counts(kind, changes, length):
     model = model_of(kind, **changes)
     description = describe(model, length)
     expected = description.flops * length
-    if kind == "classifier":  # its output sees one pooled vector, however many tokens there were
+    if kind == "classifier":  # its output takes one pooled vector per text
         (output,) = (part for part in description.parts if part.name == "output")
         expected -= output.flops * (length - 1)
     assert flops_by_torch(model, kind, length) == expected
 
 
-def test_the_copies_of_a_part_are_the_layers_that_have_it():
+def test_copies_count_the_layers_of_a_part():
     parts = {part.name: part for part in describe(model_of()).parts}
     assert parts["encoder.layers.*.self_attention.qkv"].copies == 2
     assert parts["decoder.layers.*.cross_attention.kv"].copies == 3
@@ -86,7 +86,7 @@ def test_it_prints_as_an_aligned_table_with_a_total():
     assert heading.split() == ["part", "shape", "copies", "parameters", "FLOPs/token"]
     assert len(body) == len(description.parts)
     assert len({len(line) for line in table}) == 1
-    for column in ("shape", "copies"):  # text begins and numbers end at the same place everywhere
+    for column in ("shape", "copies"):  # text is left-aligned, numbers are right-aligned
         edge = heading.index(column)
         assert {line[edge - 1] for line in table} == {" "}
     numbers = [[int(n.replace(",", "")) for n in line.split()[-2:]] for line in body]

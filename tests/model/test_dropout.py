@@ -1,4 +1,4 @@
-"""Dropout by four lanes of one draw: rate, expectation, independence, gradient, repeatability."""
+"""Dropout by four lanes of one draw: rate, expectation, independence, gradient, seeds."""
 
 from math import sqrt
 
@@ -16,12 +16,12 @@ rates = pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
 
 
 def values(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Random and never zero, so that a zero behind dropout was dropped."""
+    """Return random values without zeros, so that a zero was dropped."""
     return torch.rand(shape, dtype=torch.float64).add(0.5).to(dtype)
 
 
 def check_survivors(y: Tensor, x: Tensor, p: float, rounding: float = 0.0) -> None:
-    """Each value is 0 or x / (1 - p), where p is that of the nearest of 65,536 levels."""
+    """Return the values: 0 or x / (1 - p), where p is rounded to 1/65,536."""
     kept = y != 0
     assert y.shape == x.shape and y.dtype == x.dtype
     tolerance = 2**-16 / (1 - p) + rounding
@@ -30,7 +30,7 @@ def check_survivors(y: Tensor, x: Tensor, p: float, rounding: float = 0.0) -> No
 
 @rates
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_a_share_p_is_dropped_and_the_rest_scaled(p, dtype):
+def test_a_share_p_is_zeroed_and_the_rest_scaled(p, dtype):
     x = values(N, dtype=dtype)
     y = dropout(x, p)
     check_survivors(y, x, p, rounding=2 * torch.finfo(dtype).eps)
@@ -39,7 +39,7 @@ def test_a_share_p_is_dropped_and_the_rest_scaled(p, dtype):
 
 
 @pytest.mark.parametrize("p", [0.25, 0.5, 0.75])
-def test_survivors_of_a_rate_that_is_a_binary_fraction_are_scaled_exactly(p):
+def test_rates_that_are_binary_fractions_scale_exactly(p):
     x = values(1_000)
     y = dropout(x, p)
     assert torch.equal(y, (x * (1 / (1 - p))).where(y != 0, 0.0))
@@ -52,7 +52,7 @@ def test_the_expectation_is_kept(p):
 
 
 @rates
-def test_lanes_of_one_draw_are_alike_and_independent(p):
+def test_lanes_of_one_draw_are_identically_distributed_and_independent(p):
     kept = (dropout(torch.ones(N), p) != 0).double().view(-1, LANES)
     draws = kept.size(0)
     assert ((kept.mean(0) - (1 - p)).abs() < 5 * sqrt(p * (1 - p) / draws)).all()
@@ -61,7 +61,7 @@ def test_lanes_of_one_draw_are_alike_and_independent(p):
     assert (correlation - torch.eye(2 * LANES)).abs().max() < 5 / sqrt(draws)
 
 
-def test_the_same_seed_gives_the_same_bits_and_the_next_call_others():
+def test_a_seed_is_reproducible_and_calls_differ():
     x = values(100)
     first, second = dropout(x, 0.5), dropout(x, 0.5)
     torch.manual_seed(0)
@@ -72,7 +72,7 @@ def test_the_same_seed_gives_the_same_bits_and_the_next_call_others():
 
 
 @rates
-def test_the_gradient_passes_the_same_mask(p):
+def test_the_gradient_has_the_same_mask(p):
     x = values(30, 7).requires_grad_()
     y = dropout(x, p)
     above = values(30, 7)
@@ -81,7 +81,7 @@ def test_the_gradient_passes_the_same_mask(p):
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2,), (3,), (5,), (3, 7), (2, 3, 11)], ids=str)
-def test_any_number_of_values_will_do(shape):
+def test_any_number_of_values_works(shape):
     x = values(*shape)
     check_survivors(dropout(x, 0.5), x, 0.5)
 
@@ -93,14 +93,14 @@ def test_a_transposed_input_keeps_its_layout_and_its_values():
     check_survivors(y, x, 0.3)
 
 
-def test_no_rate_or_no_training_is_the_identity():
+def test_rate_zero_and_evaluation_are_the_identity():
     x = values(10)
     assert dropout(x, 0.0) is x
     assert Dropout(0.0)(x) is x
     assert Dropout(0.5).eval()(x) is x
 
 
-def test_the_module_drops_while_training():
+def test_the_module_is_active_in_training():
     x = values(1_000)
     module = Dropout(0.3)
     torch.manual_seed(1)
@@ -111,7 +111,7 @@ def test_the_module_drops_while_training():
     assert "p=0.3" in repr(module)
 
 
-def test_compiled_code_gets_the_dropout_of_torch(monkeypatch):
+def test_compiled_code_uses_torch_dropout(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     x = values(100)
     torch.manual_seed(1)
@@ -137,7 +137,7 @@ def test_a_rate_just_below_one_drops_nearly_everything(p):
     ],
     ids=["module", "attention", "function"],
 )
-def test_a_rate_that_is_no_share_is_refused(make, p):
+def test_a_rate_outside_0_to_1_is_refused(make, p):
     with pytest.raises(InputError, match=f"dropout = {p}") as error:
         make(p)
     assert "0 ≤ dropout < 1" in error.value.why

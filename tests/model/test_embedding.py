@@ -1,4 +1,4 @@
-"""Token embedding: rows of the table times √d_model, and ids that make no sense refused."""
+"""Token embedding: rows of the table times √d_model, and refused ids."""
 
 from math import sqrt
 
@@ -34,12 +34,12 @@ def test_each_id_gets_its_row_times_the_root_of_the_width(embedding, dtype):
     )
 
 
-def test_the_first_and_the_last_id_are_inside(embedding):
+def test_the_first_and_the_last_id_are_valid(embedding):
     assert embedding(torch.tensor([[0, V - 1]])).shape == (1, 2, D)
 
 
 @pytest.mark.parametrize("bad", [-1, V, V + 100])
-def test_an_id_outside_the_vocabulary_is_named(embedding, bad):
+def test_an_id_outside_the_vocabulary_is_an_error_that_names_it(embedding, bad):
     error = refusal(embedding, torch.tensor([[1, 2], [bad, 3]]))
     assert error.what == f"Token id {bad} is outside the vocabulary."
     assert f"{V} entries" in error.why and f"from 0 to {V - 1}" in error.why
@@ -58,7 +58,7 @@ def test_an_id_outside_the_vocabulary_is_named(embedding, bad):
     ],
     ids=["float", "bool", "complex", "0-d", "1-d", "3-d"],
 )
-def test_ids_of_another_kind_or_rank_are_refused_with_their_shape_and_dtype(embedding, ids):
+def test_ids_of_wrong_dtype_or_rank_are_refused(embedding, ids):
     error = refusal(embedding, ids)
     assert str(tuple(ids.shape)) in error.what and str(ids.dtype) in error.what
     assert "integers of shape (batch, length)" in error.why
@@ -83,5 +83,5 @@ def test_an_empty_sequence_is_refused(embedding):
     assert "end-of-sentence" in error.remedy
 
 
-def test_a_batch_of_no_sentences_gives_none(embedding):
+def test_an_empty_batch_gives_an_empty_output(embedding):
     assert embedding(torch.empty(0, 3, dtype=torch.long)).shape == (0, 3, D)

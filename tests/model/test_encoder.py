@@ -1,4 +1,4 @@
-"""The encoder: torch's layer is the oracle for one, permutations and padding for the stack."""
+"""The encoder: one layer against torch, the stack by permutations and padding."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def encoder(**changes: object) -> TransformerEncoder:
 
 
 @pytest.mark.parametrize("residual", [PostNorm, PreNorm])
-def test_a_layer_is_torchs_layer(residual):
+def test_a_layer_equals_torch(residual):
     attention, ffn = MultiHeadAttention(D, H, bias=True), FeedForward(D, F)
     ours = EncoderLayer(attention, ffn, lambda: residual(LayerNorm(D))).double()
     theirs = nn.TransformerEncoderLayer(
@@ -44,7 +44,7 @@ def test_a_layer_is_torchs_layer(residual):
 
 
 @pytest.mark.parametrize("residual", ["post-norm", "pre-norm"])
-def test_it_is_every_layer_in_turn_and_a_last_norm_if_the_layers_end_without_one(residual):
+def test_the_stack_is_its_layers_and_a_final_norm_if_pre_norm(residual):
     stack, mask = encoder(residual=residual), padding_mask(IDS, pad_id=2)
     x: Tensor = stack.embed(IDS, torch.arange(5))
     for layer in stack.layers:
@@ -55,13 +55,13 @@ def test_it_is_every_layer_in_turn_and_a_last_norm_if_the_layers_end_without_one
 
 
 @pytest.mark.parametrize("positions", SCHEMES)
-def test_every_scheme_but_none_tells_the_order_of_tokens(positions):
+def test_the_output_depends_on_order_with_every_position_scheme(positions):
     stack, order = encoder(positions=positions), torch.tensor([0, 3, 2, 1, 4])
     is_blind = torch.allclose(stack(IDS[:, order]), stack(IDS)[:, order], **exact)
     assert is_blind == (positions == "none")
 
 
-def test_each_token_sees_all_the_others():
+def test_each_output_depends_on_all_tokens():
     stack = encoder()
     for changed in range(5):
         other = IDS.clone()
@@ -70,7 +70,7 @@ def test_each_token_sees_all_the_others():
 
 
 @pytest.mark.parametrize("positions", SCHEMES)
-def test_padding_changes_nothing_for_the_real_tokens(positions):
+def test_padding_does_not_change_real_tokens(positions):
     stack = encoder(positions=positions)
     padded = torch.cat((IDS, torch.zeros(2, 3, dtype=torch.long)), dim=1)
     real = stack(padded, padding_mask(padded))[:, :5]

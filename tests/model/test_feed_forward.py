@@ -1,4 +1,4 @@
-"""Feed-forward networks: each class is its equation, with dropout between the two layers only."""
+"""Feed-forward networks: equations, and dropout between the two layers only."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from glassformer.model.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
 
-D, F = 6, 6  # alike, so that W₂ can be the identity
+D, F = 6, 6  # equal, so that W₂ can be the identity
 KINDS = [FeedForward, GELUFeedForward, SwiGLUFeedForward]
 
 
@@ -16,7 +16,7 @@ def affine(linear: nn.Linear, x: Tensor, rows: slice = slice(None)) -> Tensor:
 
 
 def hidden(ffn: nn.Module, x: Tensor) -> Tensor:
-    """What stands between the two layers, by the equation."""
+    """Compute the values between the two layers by the equation."""
     if isinstance(ffn, SwiGLUFeedForward):
         gate, value = affine(ffn.expand, x, slice(0, F)), affine(ffn.expand, x, slice(F, None))
         return gate / (1 + torch.exp(-gate)) * value
@@ -28,7 +28,7 @@ def hidden(ffn: nn.Module, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_is_its_equation(kind, bias):
+def test_the_module_computes_its_equation(kind, bias):
     ffn, x = kind(D, F, bias).double(), torch.randn(2, 5, D, dtype=torch.float64)
     assert (ffn.expand.bias is not None) == (ffn.contract.bias is not None) == bias
     torch.testing.assert_close(ffn(x), affine(ffn.contract, hidden(ffn, x)), rtol=0, atol=1e-12)
@@ -39,15 +39,15 @@ def test_the_first_half_of_swiglu_is_the_gate(closed, is_silent):
     ffn = SwiGLUFeedForward(D, F, bias=True)
     nn.init.zeros_(ffn.contract.bias)
     with torch.no_grad():
-        ffn.expand.bias[closed] = -1e3  # SiLU shuts here; as a value it would only be large
+        ffn.expand.bias[closed] = -1e3  # SiLU is 0 here
     assert (ffn(torch.randn(2, 5, D)).abs().max() < 1e-6) == is_silent
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dropout_falls_between_the_layers_and_only_in_training(kind):
+def test_dropout_is_between_the_layers_and_in_training_only(kind):
     ffn, x = kind(D, F, dropout=0.5).double(), torch.randn(8, 5, D, dtype=torch.float64)
     with torch.no_grad():
-        ffn.contract.weight.copy_(torch.eye(D))  # lays open what comes through; b₂ is never dropped
+        ffn.contract.weight.copy_(torch.eye(D))  # shows the dropout; b₂ is never dropped
     h = hidden(ffn, x)
     through = ffn.train()(x) - ffn.contract.bias
     is_kept = torch.isclose(through, 2 * h, rtol=0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Initialisation: no parameter is forgotten, and each is drawn as its rule says."""
+"""Initialisation: a rule for every parameter."""
 
 from itertools import product
 from math import sqrt
@@ -25,7 +25,7 @@ def model_of(preset: str = "tiny", **changes: object) -> nn.Module:
 
 
 def assert_xavier(block: Tensor) -> None:
-    """Uniform in ±√(6 / (fan_in + fan_out)), whose standard deviation is that over √3."""
+    """Check a uniform distribution in ±√(6 / (fan_in + fan_out))."""
     bound = sqrt(6 / sum(block.shape))
     assert 0.99 * bound < block.abs().max() <= bound
     assert block.std().item() == pytest.approx(bound / sqrt(3), rel=0.05)
@@ -33,7 +33,7 @@ def assert_xavier(block: Tensor) -> None:
 
 
 def assert_embedding(table: Tensor) -> None:
-    """Normal with standard deviation 1/√d_model: beyond what a uniform one reaches."""
+    """Check a normal distribution with standard deviation 1/√d_model."""
     std = 1 / sqrt(table.size(1))
     assert table.std().item() == pytest.approx(std, rel=0.05)
     assert table.abs().max() > 3 * std
@@ -50,7 +50,7 @@ def assert_embedding(table: Tensor) -> None:
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
 )
-def test_no_parameter_is_left_as_it_was_allocated(preset, changes, rule):
+def test_every_parameter_is_initialised(preset, changes, rule):
     model = model_of(preset, **changes)
     for parameter in model.parameters():
         nn.init.constant_(parameter, torch.nan)
@@ -60,7 +60,7 @@ def test_no_parameter_is_left_as_it_was_allocated(preset, changes, rule):
 
 
 @pytest.mark.parametrize("n_kv_heads", [8, 2])
-def test_packed_matrices_are_each_drawn_by_their_own_size(n_kv_heads):
+def test_packed_matrices_are_drawn_by_their_own_sizes(n_kv_heads):
     model = model_of(n_kv_heads=n_kv_heads, feed_forward="swiglu")
     kv = D * n_kv_heads // 8
     for layer in (*model.encoder.layers, *model.decoder.layers):
@@ -94,7 +94,7 @@ def test_gains_are_one_and_every_bias_is_zero():
     assert all((bias == 0).all() for bias in biases)
 
 
-def test_tables_are_drawn_as_embeddings_and_a_free_output_as_a_matrix():
+def test_tables_are_drawn_as_embeddings_and_an_untied_output_as_a_matrix():
     model = model_of(tie_source_target=False, tie_target_output=False, positions="learned")
     for stack in (model.encoder, model.decoder):
         assert_embedding(stack.embedding.weight)
@@ -115,7 +115,7 @@ def test_a_tied_output_stays_tied_and_is_drawn_as_an_embedding(kind, rule):
 @pytest.mark.parametrize("ffn", ["relu", "swiglu"])
 @pytest.mark.parametrize("residual", ["pre-norm", "post-norm"])
 @pytest.mark.parametrize("kind", ["translator", "language-model", "classifier"])
-def test_depth_scaling_shrinks_what_each_branch_adds_and_nothing_else(kind, residual, ffn):
+def test_depth_scaling_shrinks_branch_outputs_only(kind, residual, ffn):
     changes = {"kind": kind, "residual": residual, "feed_forward": ffn, "decoder_layers": 3}
     plain, scaled = (
         dict(model_of(init=rule, **changes).named_parameters())

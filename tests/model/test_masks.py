@@ -1,4 +1,4 @@
-"""Who may attend to whom, against loops; and every wrong mask refused on every way in."""
+"""Masks against loops, and wrong masks refused on every path."""
 
 import pytest
 import torch
@@ -27,27 +27,27 @@ quick = settings(max_examples=40, deadline=None)
 
 @quick
 @given(lengths, pasts)
-def test_a_causal_mask_opens_a_position_and_those_before_it(length, past):
+def test_a_causal_mask_allows_a_position_and_those_before_it(length, past):
     expected = [[j <= past + i for j in range(past + length)] for i in range(length)]
     assert causal_mask(length, past).tolist() == [[expected]]
 
 
 @quick
 @given(lengths, pasts)
-def test_a_causal_mask_behind_a_past_is_the_last_rows_of_the_full_one(length, past):
+def test_a_causal_mask_with_a_past_is_the_last_rows_of_the_full_mask(length, past):
     assert torch.equal(causal_mask(length, past), causal_mask(past + length)[:, :, past:])
 
 
 @quick
 @given(batches, pad_ids)
-def test_a_padding_mask_opens_real_tokens(ids, pad_id):
+def test_a_padding_mask_allows_real_tokens(ids, pad_id):
     expected = [[[[token != pad_id for token in row]]] for row in ids]
     assert padding_mask(torch.tensor(ids), pad_id).tolist() == expected
 
 
 @quick
 @given(batches, pad_ids)
-def test_a_target_mask_opens_real_tokens_up_to_a_position(ids, pad_id):
+def test_a_target_mask_allows_real_tokens_up_to_a_position(ids, pad_id):
     expected = [
         [[[j <= i and row[j] != pad_id for j in range(len(row))] for i in range(len(row))]]
         for row in ids
@@ -112,7 +112,7 @@ WRONG_SHAPES = {
 
 
 def check_refusal(attend, mask: Tensor, queries: int, keys: int, what: str, remedy: str) -> None:
-    """Refused with the mask's shape and the shape that it should have had."""
+    """The error names the shape of the mask and the required shape."""
     with pytest.raises(InputError, match=what) as error:
         attend(mask, queries, keys)
     assert str(tuple(mask.shape)) in error.value.what
@@ -128,8 +128,8 @@ def test_a_mask_of_the_wrong_shape_is_refused(attend, shape):
 
 
 @every_way_in
-def test_a_padding_mask_laid_along_the_queries_is_refused(attend):
-    """It would be broadcast over the keys and switch whole queries off instead."""
+def test_a_padding_mask_along_the_queries_is_refused(attend):
+    """Broadcast over the keys, it would mask whole queries instead."""
     along_queries = padding_mask(torch.ones(B, S, dtype=torch.long)).transpose(-1, -2)
     check_refusal(attend, along_queries, S, S, "the scores", "from the ids of the keys")
 

@@ -1,4 +1,4 @@
-"""N-grams vote: each different one of a text once, wherever it stands, and padding never."""
+"""N-gram logits: each distinct n-gram counts once, padding never."""
 
 import pytest
 import torch
@@ -24,12 +24,12 @@ def padded(texts: list[list[int]], width: int = 6) -> Tensor:
 
 
 def alone(votes: NgramVotes, ngram: tuple[int, ...]) -> int:
-    """The place of one n-gram: the last that a text of nothing else has."""
+    """Return the row of one n-gram: the last of a text that is only this n-gram."""
     return int(votes.places_of(torch.tensor([ngram]))[0, -1])
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3, 4])
-def test_a_text_gets_the_sum_over_the_set_of_its_ngrams(longest):
+def test_logits_are_the_sum_over_distinct_ngrams(longest):
     votes = votes_of(longest)
     expected = []
     for text in TEXTS:
@@ -42,14 +42,14 @@ def test_a_text_gets_the_sum_over_the_set_of_its_ngrams(longest):
     assert_close(votes(padded(TEXTS)), torch.stack(expected))
 
 
-def test_single_tokens_have_places_of_their_own_and_longer_ones_lie_behind():
+def test_single_tokens_have_own_rows_and_longer_ngrams_share_buckets():
     votes = votes_of(3, places=4)
     places = votes.places_of(torch.tensor([[4, 5, 6, 3]]))[0].tolist()
     assert places[:4] == [4, 5, 6, 3]
     assert all(V <= place < V + 4 for place in places[4:]) and len(places) == 4 + 3 + 2
 
 
-def test_a_finer_table_tells_more_apart_and_its_places_lead_back():
+def test_a_finer_table_has_fewer_collisions_and_maps_to_the_coarse_one():
     votes = votes_of(3, places=5)
     ids = torch.randint(1, V, (8, 6))
     fine = votes.places_of(ids, finer=1_000)
@@ -57,22 +57,22 @@ def test_a_finer_table_tells_more_apart_and_its_places_lead_back():
     assert fine.unique().numel() > votes.places_of(ids).unique().numel()
 
 
-def test_the_order_of_tokens_matters_to_pairs_and_not_to_single_ones():
+def test_order_matters_to_bigrams_only():
     one, other = torch.tensor([[4, 5, 6]]), torch.tensor([[6, 5, 4]])
     single, pairs = votes_of(1), votes_of(2)
     assert_close(single(one), single(other))
     assert not torch.allclose(pairs(one), pairs(other))
 
 
-def test_neither_padding_nor_neighbours_change_what_is_said_of_a_text():
+def test_padding_and_batch_do_not_change_logits():
     votes = votes_of(3)
     together = votes(padded(TEXTS, width=9))
     for text, row in zip(TEXTS, together, strict=True):
         assert_close(votes(torch.tensor([text]))[0], row)
 
 
-def test_ngrams_of_a_long_table_spread_over_it():
-    """A hash that used few places would make strangers of one mind."""
+def test_hashes_spread_over_the_table():
+    """A hash that uses few buckets would collide often."""
     votes = NgramVotes(200, C, 2, 1_000)
     ids = torch.tensor([[a, b] for a in range(1, 200) for b in range(1, 6)])
     places = votes.places_of(ids)[:, -1]
@@ -87,7 +87,7 @@ def with_words(longest: int = 2) -> NgramVotes:
     return votes
 
 
-def test_words_of_several_tokens_are_one_and_padding_follows_the_last():
+def test_tokens_are_grouped_to_words_and_padded_at_the_end():
     votes = with_words()
     ids = padded([[3, 5, 4, 2, 6], [3, 5, 6, 3, 6, 5], [4, 3, 5]])
     first, second, third = votes.words(ids).tolist()
@@ -97,13 +97,13 @@ def test_words_of_several_tokens_are_one_and_padding_follows_the_last():
     assert len({*second[:2], first[0]} - set(range(V))) == 3, "and none is taken for a token"
 
 
-def test_a_word_of_several_tokens_has_one_vote_wherever_it_stands():
+def test_a_word_of_several_tokens_has_one_row_at_any_position():
     votes = with_words(1)
     (word,) = votes(torch.tensor([[3, 5]]))
     assert_close(votes(torch.tensor([[3, 5, 2, 3, 5]]))[0], word + votes.weight[:, 2])
 
 
-def test_pairs_are_of_words():
+def test_bigrams_are_of_words():
     """a|b c and a b|c are the same tokens in other words."""
     votes = with_words()
     both = torch.tensor([[3, 4, 5], [3, 5, 4]])
@@ -112,7 +112,7 @@ def test_pairs_are_of_words():
     assert not one & other
 
 
-def test_padding_changes_nothing_where_tokens_make_words():
+def test_padding_does_not_change_grouped_words():
     votes = with_words(3)
     texts = [[3, 5, 6, 4, 2, 3, 5], [6, 5, 3], [4]]
     for width in (7, 9, 12):
@@ -122,7 +122,7 @@ def test_padding_changes_nothing_where_tokens_make_words():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.65])
-def test_a_classifier_weighs_both_opinions_and_learns_its_own(share):
+def test_a_classifier_mixes_both_logits_and_trains_the_encoder_only(share):
     shape = {"vocab_size": V, "n_classes": C, "ngrams": 2, "ngram_share": share}
     model = build("tiny", kind="classifier", **shape).eval()
     torch.nn.init.normal_(model.votes.weight)
@@ -133,12 +133,12 @@ def test_a_classifier_weighs_both_opinions_and_learns_its_own(share):
     assert model.votes.weight.grad is None and model.output.weight.grad is not None
 
 
-def test_before_they_are_counted_they_say_nothing():
+def test_unfitted_ngram_logits_are_zero():
     model = build("tiny", kind="classifier", vocab_size=V, ngrams=3)
     assert (model.votes(padded(TEXTS)) == 0).all()
 
 
 @pytest.mark.parametrize("kind", ["translator", "tagger", "masked-language-model"])
-def test_only_a_classifier_has_votes(kind):
+def test_only_a_classifier_may_have_ngrams(kind):
     with pytest.raises(SettingsError, match="ngrams = 2 does not go with kind"):
         build("tiny", kind=kind, ngrams=2)

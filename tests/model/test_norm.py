@@ -1,4 +1,4 @@
-"""The norms: the open equations and the modules, against torch and against what they promise."""
+"""Norms: functions and modules against torch and their invariants."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ D, EPS = 7, 1e-4  # not the ε of torch
 
 
 def in_module(module):
-    """The module as a function of its input and its parameters."""
+    """Return the module as a function of its input and parameters."""
 
     def norm(x: Tensor, *parameters: Tensor) -> Tensor:
         names = [name for name, _ in module.named_parameters()]
@@ -39,7 +39,7 @@ every_norm = pytest.mark.parametrize(("ours", "theirs", "parameters"), CASES.val
 
 
 def arguments(n_parameters: int, *shape: int) -> list[Tensor]:
-    """An input with a row so small that ε matters, and gains and biases unlike 1 and 0."""
+    """Return an input with one row so small that ε matters, gains and biases."""
     x = torch.randn(*shape, D, dtype=torch.float64)
     x[0] *= 1e-3
     parameters = torch.randn(n_parameters, D, dtype=torch.float64)
@@ -48,7 +48,7 @@ def arguments(n_parameters: int, *shape: int) -> list[Tensor]:
 
 @every_norm
 @pytest.mark.parametrize("shape", [(4,), (2, 3)], ids=str)
-def test_values_and_gradients_are_those_of_torch(ours, theirs, parameters, shape):
+def test_values_and_gradients_equal_torch(ours, theirs, parameters, shape):
     inputs = arguments(parameters, *shape)
     above = torch.randn(*shape, D, dtype=torch.float64)
     results = []
@@ -60,11 +60,11 @@ def test_values_and_gradients_are_those_of_torch(ours, theirs, parameters, shape
 
 
 @every_norm
-def test_gradients_are_those_of_finite_differences(ours, theirs, parameters):
+def test_gradients_equal_finite_differences(ours, theirs, parameters):
     assert torch.autograd.gradcheck(ours, arguments(parameters, 3))
 
 
-def test_a_new_layer_norm_gives_mean_0_and_variance_1_whatever_the_offset_and_size():
+def test_a_new_layer_norm_gives_mean_0_and_variance_1():
     x = torch.randn(5, 64, dtype=torch.float64) * 30 + 100
     y = LayerNorm(64).double()(x)
     torch.testing.assert_close(y.mean(-1), torch.zeros(5, dtype=torch.float64))
@@ -73,7 +73,7 @@ def test_a_new_layer_norm_gives_mean_0_and_variance_1_whatever_the_offset_and_si
     )
 
 
-def test_a_new_rms_norm_gives_mean_square_1_and_leaves_the_direction():
+def test_a_new_rms_norm_gives_mean_square_1_and_keeps_the_direction():
     x = torch.randn(5, 64, dtype=torch.float64) * 30 + 100
     y = RMSNorm(64).double()(x)
     ones = torch.ones(5, dtype=torch.float64)

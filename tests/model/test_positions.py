@@ -1,4 +1,4 @@
-"""Every position scheme against its paper's formula, and what each promises about distances."""
+"""Every position scheme against its paper's formula."""
 
 import math
 from functools import partial
@@ -46,7 +46,7 @@ def close(ours: Tensor, theirs: Tensor, tolerance: float = 1e-10) -> None:
 
 
 def trained(module: nn.Module) -> nn.Module:
-    """In float64, and with tables that are no longer empty or zero."""
+    """Return the scheme in float64 with random tables."""
     for parameter in module.parameters():
         nn.init.normal_(parameter)
     return module.double()
@@ -57,7 +57,7 @@ def trained(module: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize("past", [1, 7, 19])
-def test_positions_behind_a_past_are_a_slice_of_all(name, past):
+def test_positions_after_a_past_are_a_slice_of_all(name, past):
     scheme, every = trained(SCHEMES[name]()), torch.arange(20)
     late = every[past:]
     x, q, k = normal(2, 20, D), normal(2, H, 20, K), normal(2, 2, 20, K)
@@ -73,7 +73,7 @@ def test_positions_behind_a_past_are_a_slice_of_all(name, past):
         assert torch.equal(bias, full_bias[:, past:])
 
 
-def test_without_a_scheme_every_seam_is_the_identity():
+def test_without_positions_every_operation_is_the_identity():
     scheme, positions = NoPositions(), torch.arange(5)
     x, q, k = normal(2, 5, D), normal(2, H, 5, K), normal(2, 2, 5, K)
     assert scheme.embed(x, positions) is x
@@ -94,10 +94,10 @@ def encoder_with(positions: str) -> nn.Module:
     "positions",
     ["none", "sinusoidal", "learned", "rope", "alibi", "relative", "relative-bucketed"],
 )
-def test_an_encoder_is_blind_to_order_only_without_positions(positions):
+def test_an_encoder_ignores_order_only_without_positions(positions):
     encoder = encoder_with(positions)
     ids = torch.tensor([[3, 1, 4, 7, 5, 9]])
-    order = torch.tensor([2, 0, 3, 1, 5, 4])  # no mirror image, to which ALiBi would be blind
+    order = torch.tensor([2, 0, 3, 1, 5, 4])  # not a mirror image, which ALiBi cannot tell apart
     gap = (encoder(ids[:, order]) - encoder(ids)[:, order]).abs().max()
     if positions == "none":
         assert gap < 1e-12
@@ -106,7 +106,7 @@ def test_an_encoder_is_blind_to_order_only_without_positions(positions):
 
 
 @pytest.mark.parametrize("positions", ["rope", "alibi", "relative", "relative-bucketed"])
-def test_the_scores_of_an_encoder_with_relative_positions_know_no_origin(positions):
+def test_relative_positions_do_not_depend_on_the_origin(positions):
     encoder, q, k = encoder_with(positions), normal(1, 4, 6, 4), normal(1, 4, 6, 4)
 
     def scores(start: int) -> Tensor:
@@ -130,7 +130,7 @@ FAR = [0, 1, 2, 17, 1_000, 100_000]
 
 
 @pytest.mark.parametrize("d_model", [1, 2, 7, 12, 65])
-def test_sinusoids_are_the_formula_of_the_paper(d_model):
+def test_sinusoids_equal_the_formula_of_the_paper(d_model):
     expected = [[paper_sinusoid(p, column, d_model) for column in range(d_model)] for p in FAR]
     close(sinusoids(torch.tensor(FAR), d_model), torch.tensor(expected, dtype=torch.float64), 1e-9)
 
@@ -145,7 +145,7 @@ def test_a_step_is_the_same_linear_map_at_every_position(offset):
     close(sinusoids(positions + offset, D), sinusoids(positions, D) @ step.T)
 
 
-def test_positional_encoding_is_added_and_has_no_longest_sequence():
+def test_positional_encoding_is_added_at_any_length():
     encoding, x = PositionalEncoding(D), normal(1, 3_000, D)
     y = encoding(x)
     assert torch.equal(y, encoding.embed(x, torch.arange(3_000)))
@@ -180,7 +180,7 @@ def test_a_position_beyond_the_learned_table_is_refused():
 
 
 def turn_as_complex(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """Each pair as a complex number, times e^(i·m·θ)."""
+    """Multiply each pair, as a complex number, by e^(i·m·θ)."""
     angles = [[m * base ** (-i / K) for i in range(0, K, 2)] for m in positions.tolist()]
     angles = torch.tensor(angles, dtype=torch.float64)
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
@@ -198,7 +198,7 @@ def test_rope_is_multiplication_by_complex_numbers(base):
 
 
 def rope_scores(q_positions: list[int], k_positions: list[int]) -> Tensor:
-    """One query at each of its positions times one key at each of its."""
+    """Return the scores of one query and one key at all their positions."""
     vectors = torch.linspace(-1, 2, 2 * K, dtype=torch.float64).view(2, 1, 1, 1, K)
     positions = torch.tensor(q_positions), torch.tensor(k_positions)
     q, k = (x.expand(-1, -1, len(p), -1) for x, p in zip(vectors, positions, strict=True))
@@ -212,7 +212,7 @@ def test_rope_scores_depend_on_distance_only(m, n, shift):
     close(rope_scores([m + shift], [n + shift]), rope_scores([m], [n]), 1e-8)
 
 
-def test_rope_scores_do_depend_on_distance_and_its_sign():
+def test_rope_scores_depend_on_the_sign_of_the_distance():
     near = list(range(10))
     scores = rope_scores(near, near)
     assert scores[0].diff().abs().min() > 1e-3
@@ -227,7 +227,7 @@ def test_rope_keeps_norms_and_leaves_position_0():
     assert not torch.allclose(turned[:, :, 1], x[:, :, 1])
 
 
-def test_rope_gradients_are_those_of_finite_differences():
+def test_rope_gradients_equal_finite_differences():
     positions = torch.tensor([0, 3, 50])
     x = normal(1, 2, 3, K, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: RotaryEmbedding(K).turn(x, positions), x)
@@ -262,7 +262,7 @@ def test_alibi_is_minus_slope_times_distance(n_heads):
     torch.testing.assert_close(bias, torch.tensor(expected, dtype=torch.float64))
 
 
-def test_alibi_learns_and_saves_nothing():
+def test_alibi_has_no_parameters_and_no_state():
     assert not AlibiBias(H).state_dict()
 
 
@@ -287,7 +287,7 @@ DISTANCES = torch.arange(-300, 301)[None]
 @pytest.mark.parametrize(
     ("n_buckets", "max_distance"), [(32, 128), (32, 300), (16, 64), (8, 20), (10, 50), (64, 256)]
 )
-def test_buckets_are_those_of_t5(n_buckets, max_distance, bidirectional):
+def test_buckets_equal_those_of_t5(n_buckets, max_distance, bidirectional):
     from transformers.models.t5.modeling_t5 import T5Attention
 
     scheme = trained(BucketedRelativeBias(H, n_buckets, max_distance, bidirectional))
@@ -308,9 +308,9 @@ def test_buckets_are_those_of_t5(n_buckets, max_distance, bidirectional):
         (2, 128, True, "n_buckets = 2"),
     ],
 )
-def test_buckets_without_room_for_far_distances_are_refused(
+def test_buckets_with_too_small_max_distance_are_refused(
     n_buckets, max_distance, bidirectional, what
 ):
-    """A side's nearer half of buckets is for single distances; the last must lie beyond those."""
+    """Half of a side's buckets are for single distances; max_distance must exceed them."""
     with pytest.raises(InputError, match=what):
         BucketedRelativeBias(H, n_buckets, max_distance, bidirectional)

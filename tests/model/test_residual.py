@@ -1,4 +1,4 @@
-"""Residual connections: the two equations, and dropout on the branch alone."""
+"""Residual connections: the two equations, and dropout on the branch only."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ D = 6
 
 
 class Triple(nn.Module):
-    """A norm whose place can be told from the outside."""
+    """A norm that shows where it is applied."""
 
     def forward(self, x: Tensor) -> Tensor:
         return 3 * x
@@ -24,7 +24,7 @@ def x() -> Tensor:
 
 
 @pytest.mark.parametrize("kind", [PostNorm, PreNorm])
-def test_it_is_its_equation(kind, x):
+def test_the_module_computes_its_equation(kind, x):
     norm = LayerNorm(D).double()
     for parameter in norm.parameters():
         nn.init.normal_(parameter)
@@ -41,7 +41,7 @@ def test_it_is_its_equation(kind, x):
 
 
 @pytest.mark.parametrize("kind", [PostNorm, PreNorm])
-def test_dropout_falls_on_what_the_sublayer_adds_and_nowhere_else(kind, x):
+def test_dropout_is_applied_to_the_sublayer_output_only(kind, x):
     residual = kind(Triple(), dropout=0.5).train()
     y = residual(x, torch.cos)
     added, branch = (y / 3 - x, x.cos()) if kind is PostNorm else (y - x, (3 * x).cos())

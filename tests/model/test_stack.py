@@ -1,4 +1,4 @@
-"""What both stacks share: placing tokens, and computing a layer again instead of keeping it."""
+"""Embedding of tokens, and activation checkpointing."""
 
 from collections import Counter
 from math import sqrt
@@ -35,7 +35,7 @@ def loss_of(model: nn.Module) -> Tensor:
 
 @pytest.mark.parametrize("positions", ["rope", "relative"])
 @pytest.mark.parametrize("attention", ["fused", "readable"])
-def test_checkpointing_changes_no_bit_of_loss_or_gradients_even_with_dropout(attention, positions):
+def test_checkpointing_gives_identical_loss_and_gradients_with_dropout(attention, positions):
     drops = {"dropout": 0.3, "attention_dropout": 0.2, "feed_forward_dropout": 0.2}
     results = []
     for checkpointing in (False, True):
@@ -55,9 +55,7 @@ def test_checkpointing_changes_no_bit_of_loss_or_gradients_even_with_dropout(att
 @pytest.mark.parametrize(
     ("checkpointing", "training", "forwards"), [(True, True, 2), (False, True, 1), (True, False, 1)]
 )
-def test_checkpointing_computes_each_layer_again_and_only_in_training(
-    checkpointing, training, forwards
-):
+def test_checkpointing_recomputes_each_layer_in_training_only(checkpointing, training, forwards):
     model = translator(activation_checkpointing=checkpointing).train(training)
     calls: Counter[str] = Counter()
     for name, module in model.named_modules():
@@ -68,7 +66,7 @@ def test_checkpointing_computes_each_layer_again_and_only_in_training(
 
 
 def saved_bytes(model: nn.Module) -> int:
-    """What autograd keeps for the way back, other than the weights."""
+    """Return the bytes that autograd stores for the backward pass, without the weights."""
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -80,26 +78,26 @@ def saved_bytes(model: nn.Module) -> int:
         loss = loss_of(model)
     for parameter in model.parameters():
         kept.pop(parameter.untyped_storage().data_ptr(), None)
-    assert loss.requires_grad  # alive until here, and with it every tensor that was kept
+    assert loss.requires_grad  # keeps the graph and its stored tensors alive
     return sum(kept.values())
 
 
-def test_checkpointing_keeps_less():
-    # The layers' inputs are kept too, by the checkpoint itself: small beside what is inside.
+def test_checkpointing_stores_less():
+    # The checkpoint stores the inputs of layers, which are small.
     inputs = sum(stack.nelement() * D * 8 * 4 for stack in (SOURCE, TARGET))
     kept = saved_bytes(translator(activation_checkpointing=True)) + inputs
     assert kept < saved_bytes(translator()) / 3
 
 
 @pytest.mark.parametrize("stack", [TransformerEncoder, TransformerDecoder])
-def test_a_stack_of_no_layers_is_refused(stack):
+def test_a_stack_without_layers_is_refused(stack):
     with pytest.raises(InputError, match="no layers") as caught:
         stack(TokenEmbedding(V, D), NoPositions(), [])
     assert "one or more layers" in caught.value.why
     assert "at least one layer" in caught.value.remedy
 
 
-def test_tokens_are_embedded_placed_and_then_dropped():
+def test_dropout_follows_embedding_and_positions():
     stack: Stack = translator(dropout=0.5).encoder
     positions = torch.arange(3, 8)
     rows = stack.embedding.weight[SOURCE] * sqrt(D)

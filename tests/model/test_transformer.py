@@ -1,4 +1,4 @@
-"""Whole models: their parts in the right order, and masks made from the padding unless given."""
+"""Whole models: order of the parts, and masks from padding."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from glassformer.model.build import build
 from glassformer.model.masks import causal_mask, padding_mask, target_mask
 
 KINDS = ["translator", "language-model", "masked-language-model", "classifier", "tagger"]
-UNUSED = 10  # an id of the vocabulary that no sentence below has
+UNUSED = 10  # an id that no sentence below has
 exact = {"rtol": 0, "atol": 1e-12}
 
 
@@ -19,7 +19,7 @@ def model_of(kind: str = "translator", **changes: object):
 
 
 def batch(pad_id: int) -> tuple[Tensor, Tensor]:
-    """Sources and targets of unequal lengths; 0 and 3 are tokens where they are not the padding."""
+    """Return sources and targets of unequal lengths, padded with `pad_id`."""
     token = 3 - pad_id if pad_id in (0, 3) else 5
     source = [[4, 1, token, 7, 9], [2, 8, pad_id, pad_id, pad_id]]
     target = [[1, token, 6, 2], [1, 5, pad_id, pad_id]]
@@ -37,26 +37,26 @@ def test_forward_is_encoder_then_decoder_then_output(pad_id):
 
 
 @pytest.mark.parametrize("pad_id", [0, 3])
-def test_a_padded_pair_has_the_logits_of_the_pair_alone(pad_id):
+def test_padding_does_not_change_logits(pad_id):
     model, (source, target) = model_of(pad_id=pad_id), batch(pad_id)
     alone = model(source[1:, :2], target[1:, :2])
     torch.testing.assert_close(model(source, target)[1:, :2], alone, **exact)
 
 
-def test_masks_that_are_given_win_over_the_padding():
+def test_given_masks_replace_the_padding_masks():
     model, (source, target) = model_of(pad_id=0), batch(0)
     all_real = torch.ones(1, 1, 1, 5, dtype=torch.bool)
     given = model(source, target, all_real, causal_mask(4))
     default = model(source, target)
     source_only = model(source, target, source_mask=all_real)
     target_only = model(source, target, target_mask=causal_mask(4))
-    model.pad_id = UNUSED  # then nothing is padding
+    model.pad_id = UNUSED  # no token is padding
     torch.testing.assert_close(given, model(source, target), **exact)
     for other in (default, source_only, target_only):
         assert not torch.allclose(given[1], other[1])
 
 
-def test_decoding_with_a_cache_gives_the_logits_of_the_whole():
+def test_cached_decoding_equals_one_pass():
     model, (source, target) = model_of(), batch(0)
     target = target.masked_fill(target == 0, 9)
     real = padding_mask(source)
@@ -72,17 +72,17 @@ def test_a_language_model_is_a_decoder_and_an_output(pad_id):
     torch.testing.assert_close(model(ids), x @ model.output.weight.T, **exact)
 
 
-def test_a_language_model_reads_no_padding_unless_the_mask_says_so():
+def test_a_language_model_ignores_padding_unless_the_mask_allows_it():
     model, ids = model_of("language-model"), torch.tensor([[0, 4, 6]])
     torch.testing.assert_close(model(ids), model(ids, target_mask(ids)), **exact)
     seeing = model(ids, causal_mask(3))
     assert not torch.allclose(model(ids)[:, 1:], seeing[:, 1:])
-    model.pad_id = UNUSED  # then nothing is padding
+    model.pad_id = UNUSED  # no token is padding
     torch.testing.assert_close(model(ids), seeing, **exact)
 
 
 @pytest.mark.parametrize("steps", [[1] * 5, [3, 1, 1], [2, 3]], ids=str)
-def test_a_language_model_with_a_cache_gives_the_logits_of_the_whole(steps):
+def test_a_language_model_with_a_cache_equals_one_pass(steps):
     model, ids = model_of("language-model", n_kv_heads=2), torch.randint(1, 11, (3, 5))
     cache = model.decoder.start_cache(5, batch=3)
     pieces = [model(piece, cache=cache) for piece in ids.split(steps, dim=1)]
@@ -90,7 +90,7 @@ def test_a_language_model_with_a_cache_gives_the_logits_of_the_whole(steps):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_model_is_its_output_on_its_features(kind):
+def test_every_model_is_its_output_of_its_features(kind):
     model, (source, target) = model_of(kind), batch(0)
     inputs = (source, target) if kind == "translator" else (source,)
     features = model.features(*inputs)

@@ -14,6 +14,7 @@ from glassformer.cli import options as o
 from glassformer.cli.verb import Verb
 from glassformer.errors import DataError
 from glassformer.extras import require_torch
+from glassformer.output import save_text, writing
 from glassformer.progress import progress
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def list_experiments(output: Folder = RESULTS) -> None:
     table = RichTable("name", "claim", "verdict", box=SIMPLE_HEAD)
     for name in experiments.names():
         path = output / f"{name}.json"
-        verdict = finding.load(path).told if path.exists() else "not run"
+        verdict = finding.load(path).outcome if path.exists() else "not run"
         table.add_row(name, experiments.find(name).claim, verdict)
     Console(width=WIDTH, highlight=False).print(table)
 
@@ -93,10 +94,8 @@ def run(
     output = output or (RESULTS / "quick" if quick else RESULTS)
     names = experiments.names() if chosen == ["all"] else chosen
     found = [experiments.find(name) for name in names]  # all of them, before any is run
-    try:
-        output.mkdir(parents=True, exist_ok=True)  # before the work, too
-    except OSError as error:
-        raise _unwritable(output, error) from None
+    with writing(output):  # an unwritable folder is an error before the work
+        output.mkdir(exist_ok=True)
     for experiment in found:
         carry_out(experiment, _budget(experiment, quick, seeds, threads), output)
 
@@ -123,11 +122,8 @@ def carry_out(experiment: "Experiment", budget: "Budget", output: Path) -> None:
     with progress(experiment.name, 100) as tick:
         finding = findings.run(experiment, budget, o.written_command(), machine(), _shares(tick))
     path = output / f"{experiment.name}.json"
-    try:
-        findings.save(finding, path, tables(finding))
-        draw(experiment, finding, path.with_suffix(".svg"))
-    except OSError as error:
-        raise _unwritable(path, error) from None
+    findings.save(finding, path, tables(finding))
+    draw(experiment, finding, path.with_suffix(".svg"))
     show(sheet(finding), Console(width=WIDTH, highlight=False))
     print(f"written: {path}, {path.with_suffix('.svg')}\n")
 
@@ -147,15 +143,12 @@ def _shares(tick: Callable[[], None]) -> Callable[[float], None]:
 
 def sheet(finding: "Finding") -> "Sheet":
     """Return the claim and the rule, the figures, and the verdict."""
-    from glassformer.evaluate.card import Sheet, Table, facts
+    from glassformer.evaluate.card import Sheet, facts
     from glassformer.lab.report import LABELS, tables
 
     stated = {label.lower(): finding.stated[name] for name, label in LABELS.items()}
-    shown = [facts("", stated)] + [
-        Table("", t.columns, t.rows, "l" * t.varied + "r" * (len(t.columns) - t.varied))
-        for t in tables(finding)
-    ]
-    notes = [f"verdict: {finding.told}. {finding.verdict.because}"]
+    shown = [facts("", stated), *tables(finding)]
+    notes = [f"verdict: {finding.outcome}. {finding.verdict.because}"]
     notes += [f"{finding.seconds:,.0f} seconds, {len(finding.budget.seeds)} seeds"]
     return Sheet(finding.stated["title"], shown, notes=notes)
 
@@ -179,16 +172,5 @@ def report(output: Folder = RESULTS) -> None:
     texts = [path.read_text("utf-8") if path.exists() else None for path in pictures]
     findings = [finding.load(path) for path in paths]
     place = output / "report.html"
-    try:
-        place.write_text(page(list(zip(findings, texts, strict=True))), "utf-8")
-    except OSError as error:
-        raise _unwritable(place, error) from None
+    save_text(place, page(list(zip(findings, texts, strict=True))))
     print(f"written: {place} ({', '.join(path.stem for path in paths)})")
-
-
-def _unwritable(path: Path, error: OSError) -> DataError:
-    return DataError(
-        f"{path} cannot be written: {error.strerror}.",
-        "Results go to a folder that may be written to.",
-        "Name another by --output.",
-    )

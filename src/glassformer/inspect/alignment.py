@@ -1,8 +1,8 @@
-"""Word alignment by cross-attention: which head to read, where, and its error rate.
+"""Word alignment by cross-attention: which head to use, at which step, and its error rate.
 
-Attention can be read at two places: where the target word is being said, or one step later, where
-it is being read (`shift`); Chen et al. (2020) found the second to be the better one in lower
-layers. `links.py` makes links of it.
+The attention of a target word is taken at the step that outputs the word, or one step later, when
+the word is the decoder's input (`shift`). Chen et al. (2020) find the second better in lower
+layers. `links.py` turns attention into links.
 """
 
 import re
@@ -25,20 +25,23 @@ from glassformer.inspect.links import (
     as_links,
     by_share,
     links,
-    most,
     mutual_information,
+    strongest_source,
 )
 from glassformer.inspect.word_attention import BATCH_TOKENS, word_attentions
 from glassformer.pipeline import Translator
 
-ENOUGH = 30  # sentences that tell one layer from another by the words that they link
+# Fewest sentences for a choice by mutual information: fewer have too few links that repeat
+# (tests/inspect/test_alignment.py checks the choice with 40).
+MIN_SENTENCES = 30
 
 
 @dataclass(frozen=True)
 class Head:
-    """A head of cross-attention; no `head` is the average of its layer, no `layer` that of all.
+    """A head of cross-attention; the mean of a layer without `head`, of all without `layer`.
 
-    `shift` 1 reads it where the target word is the input; `share` is how it makes links.
+    With `shift` = 1 a target word's attention is that of the step whose input it is. With `share`
+    links are made by share: see `links.py`.
     """
 
     layer: int | None
@@ -47,14 +50,14 @@ class Head:
     share: bool = False
 
     @classmethod
-    def named(cls, name: str) -> "Head":
-        """The head that `name` is the name of."""
+    def parse(cls, name: str) -> "Head":
+        """Parse a name such as "3.2+1:share"."""
         match = re.fullmatch(r"(?:all|([1-9]\d*)(?:\.([1-9]\d*))?)(\+1)?(:share)?", name)
         if match is None:
             raise SettingsError(
                 f"There is no head {name!r}.",
-                "A head is layer.head; a layer alone is the average of its heads, and all that of "
-                "all. +1 reads it one step later, :share links words by their share of attention.",
+                "A head is layer.head; a layer alone is the mean of its heads, and all the mean of "
+                "all heads. +1 uses the next step, :share links words by share of attention.",
                 "For example: 3.2, 3.2+1, 3, 3:share, all+1:share.",
             )
         layer, head, shift, share = match.groups()
@@ -68,19 +71,19 @@ class Head:
 
     @property
     def family(self) -> str:
-        """What it has in common with others that one may choose it from."""
+        """The group of heads from which one is chosen."""
         averaged = "all averaged" if self.layer is None else "a layer averaged"
         kind = averaged if self.head is None else "one head"
-        return f"{kind}, {'read' if self.shift else 'said'}" + ", by share" * self.share
+        return f"{kind}, {'as input' if self.shift else 'as output'}" + ", by share" * self.share
 
     def __str__(self) -> str:
         layer = "all" if self.layer is None else f"layer {self.layer + 1},"
         head = "heads averaged" if self.head is None else f"head {self.head + 1}"
-        when = "as the word is read" if self.shift else "as the word is said"
-        return f"{layer} {head}, {when}" + ", by share" * self.share
+        step = "word as input" if self.shift else "word as output"
+        return f"{layer} {head}, {step}" + ", by share" * self.share
 
     def of(self, words: Float[Tensor, "2 layers H m n"]) -> Float[Tensor, "m n"]:
-        """What it attends to."""
+        """Select the attention of this head."""
         layers = words[self.shift]
         heads = layers.flatten(0, 1) if self.layer is None else layers[self.layer]
         return heads.mean(0) if self.head is None else heads[self.head]
@@ -99,18 +102,18 @@ class Head:
 
 @cache
 def readings(layers: int, heads: int) -> tuple[Head, ...]:
-    """Every head, the average of every layer and that of all, read and linked in every way."""
+    """Return every head, the mean of each layer and of all, with every shift and share."""
     single = [(i, h) for i in range(layers) for h in range(heads)]
     every = [*single, *((i, None) for i in range(layers)), (None, None)]
     ways = [(shift, share) for shift in (0, 1) for share in (False, True)]
     return tuple(Head(*which, *way) for way in ways for which in every)
 
 
-def of_all(words: Float[Tensor, "2 layers H m n"]) -> Int[Tensor, "readings m"]:
-    """`most` of each of the readings, in their order, at once."""
+def links_of_all(words: Float[Tensor, "2 layers H m n"]) -> Int[Tensor, "readings m"]:
+    """Return `strongest_source` of each of the `readings`, in their order."""
     averages = words.mean(2), words.mean((1, 2))[:, None]
     attention = torch.cat([words.flatten(1, 2), *averages], dim=1)
-    return most(torch.stack([attention, by_share(attention)], 1).flatten(0, 2))
+    return strongest_source(torch.stack([attention, by_share(attention)], 1).flatten(0, 2))
 
 
 def align(
@@ -119,14 +122,14 @@ def align(
     head: Head,
     batch_tokens: int = BATCH_TOKENS,
 ) -> Iterator[tuple[Float[Tensor, "m n"], Links]]:
-    """What `head` sees between the words of each pair, and the links that it makes of it."""
-    full = [bool(pair.source_words and pair.target_words) for pair in pairs]
-    there = [pair for pair, words in zip(pairs, full, strict=True) if words]
-    attentions = word_attentions(translator, there, batch_tokens)
-    for pair, words in zip(pairs, full, strict=True):
+    """Yield the attention of `head` between the words of each pair, and its links."""
+    has_words = [bool(pair.source_words and pair.target_words) for pair in pairs]
+    nonempty = [pair for pair, words in zip(pairs, has_words, strict=True) if words]
+    attentions = word_attentions(translator, nonempty, batch_tokens)
+    for pair, words in zip(pairs, has_words, strict=True):
         if words:
-            seen = head.of(next(attentions))
-            yield seen, head.links(seen)
+            attention = head.of(next(attentions))
+            yield attention, head.links(attention)
         else:
             yield torch.zeros(len(pair.target_words), len(pair.source_words)), frozenset()
 
@@ -140,32 +143,32 @@ def tallies(
     batch_tokens: int = BATCH_TOKENS,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[Head, Tally]:
-    """Of every reading of cross-attention, in one pass; a tick for each pair."""
+    """Count the links of every reading of cross-attention in one pass; a tick for each pair."""
     counts, heads = [], tuple[Head, ...]()
     for pair, words in zip(pairs, word_attentions(translator, pairs, batch_tokens), strict=True):
-        heads, found = readings(*words.shape[1:3]), of_all(words)
+        heads, found = readings(*words.shape[1:3]), links_of_all(words)
         m, n = words.shape[-2:]
-        true = torch.zeros(m, n + 1, dtype=torch.bool)  # the last column is that of no link, -1
+        true = torch.zeros(m, n + 1, dtype=torch.bool)  # the last column, -1, is for no link
         for source, target in pair.alignment:
             true[target, source] = True
-        right = true[torch.arange(m), found].sum(1)
-        gold = torch.full_like(right, len(pair.alignment))
-        counts.append(torch.stack([right, (found >= 0).sum(1), gold], 1).numpy())
+        correct = true[torch.arange(m), found].sum(1)
+        gold = torch.full_like(correct, len(pair.alignment))
+        counts.append(torch.stack([correct, (found >= 0).sum(1), gold], 1).numpy())
         tick()
     return dict(zip(heads, map(Tally, np.stack(counts, 1)), strict=True))
 
 
 def error_rates(translator: Translator, pairs: Sequence[AlignedPair]) -> dict[Head, float]:
-    """The error rate of every reading of cross-attention, the best first."""
+    """Return the error rate of every reading of cross-attention, the best first."""
     rates = {head: tally.error_rate for head, tally in tallies(translator, pairs).items()}
     return {head: rates[head] for head in sorted(rates, key=rates.__getitem__)}
 
 
-# The choice
+# Choice of a head
 
 
 def best_of_each(dev: Mapping[Head, Tally]) -> dict[str, Head]:
-    """The reading of each family with the lowest error rate."""
+    """Return the reading of each family with the lowest error rate."""
     families: dict[str, list[Head]] = {}
     for head in dev:
         families.setdefault(head.family, []).append(head)
@@ -175,30 +178,28 @@ def best_of_each(dev: Mapping[Head, Tally]) -> dict[str, Head]:
     }
 
 
-def most_telling(
+def most_informative(
     translator: Translator,
     pairs: Sequence[WordPair],
     batch_tokens: int = BATCH_TOKENS,
     tick: Callable[[], None] = lambda: None,
 ) -> Head:
-    """The average of a layer, or of all, whose links say most: a choice that needs no truth.
+    """Choose the mean of a layer, or of all, without gold links: by mutual information.
 
-    Right links go from a word to its translation, the same again and again; links that are off by
-    a word, however sharp, go to whatever stands there. So the mutual information between the source
-    word and the target word of a link is highest where they are right. (Sharpness and coverage,
-    which need no second sentence, cannot tell a head from the same head read a step too late.)
-    Fewer than `ENOUGH` sentences do not show it: then it is the average of all, as words are said,
-    by share.
+    Correct links repeat: a word has few translations. Links that are off by a word go to arbitrary
+    words. So the mutual information between the two words of a link is highest where links are
+    correct. Sharpness cannot tell a head from the same head one step later.
+    Below `MIN_SENTENCES` the choice is the mean of all heads, word as output, by share.
     """
-    if len(pairs) < ENOUGH:
+    if len(pairs) < MIN_SENTENCES:
         return Head(None, None, 0, share=True)
     linked: dict[Head, Counter[tuple[str, str]]] = {}
     for pair, words in zip(pairs, word_attentions(translator, pairs, batch_tokens), strict=True):
         a, b = ([w.lower() for w in side] for side in (pair.source_words, pair.target_words))
-        found = zip(readings(*words.shape[1:3]), of_all(words).tolist(), strict=True)
+        found = zip(readings(*words.shape[1:3]), links_of_all(words).tolist(), strict=True)
         for head, sources in found:
             if head.head is None:
-                said = linked.setdefault(head, Counter())
-                said.update((a[source], b[target]) for source, target in as_links(sources))
+                counts = linked.setdefault(head, Counter())
+                counts.update((a[source], b[target]) for source, target in as_links(sources))
         tick()
     return max(linked, key=lambda head: mutual_information(linked[head]))

@@ -141,7 +141,7 @@ class AlignmentScores:
 
     def by_head(self) -> Table:
         """A row for each head, in the order of the layers, with its averages."""
-        ways = {"said": (0, False), "read": (1, False)}
+        ways = {"as output": (0, False), "as input": (1, False)}
         ways |= {f"{name}, by share": (shift, True) for name, (shift, _) in list(ways.items())}
         rates = {
             (h.layer, h.head, h.shift, h.share): tally.error_rate for h, tally in self.dev.items()

@@ -1,4 +1,4 @@
-"""What figures are made of: a grid of shades, and links between words."""
+"""Heat maps and links between words."""
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def printable(text: str) -> str:
-    """Without what would steer a terminal or turn the direction of a line."""
+    """Replace control characters and marks that change the text direction."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -38,8 +38,8 @@ def draw_grid(
 # Links between words
 
 RIGHT, WRONG, MISSED = "#2f6db5", "#d1495b", "#9a9a9a"
-LETTERS: Any = {"family": "monospace", "size": 10, "parse_math": False}
-LETTER = 0.095  # inches that one of them is wide
+FONT: Any = {"family": "monospace", "size": 10, "parse_math": False}
+LETTER = 0.095  # inches: width of a character of that font
 
 
 def links_figure(
@@ -50,9 +50,9 @@ def links_figure(
     title: str,
     gold: Iterable[tuple[int, int]] | None = None,
 ) -> "Figure":
-    """Two rows of words with lines between them, and below it the attention that they come from.
+    """Draw two rows of words with their links, and below them the attention.
 
-    A line is as strong as the attention. With the truth wrong links are red, missing ones dashed.
+    The width of a line is the attention. With `gold`, wrong links are red, missed ones dashed.
     """
     source_words, target_words = (
         [printable(word) for word in words] for words in (source_words, target_words)
@@ -79,7 +79,7 @@ def links_figure(
 
 
 def _centres(words: Sequence[str]) -> tuple[list[float], list[int]]:
-    """Where words of one width a letter have their middles and their ends."""
+    """Return the centres and the ends of words in a fixed-width font, in characters."""
     ends = list(accumulate((len(word) + 2 for word in words), initial=0))
     return [(a + b - 2) / 2 for a, b in pairwise(ends)], ends
 
@@ -93,11 +93,11 @@ def _draw_links(
     rows: list[tuple[list[float], list[int]]],
     widest: int,
 ) -> None:
-    # Both rows in the middle, so that lines are steep where the order is the same.
+    # Both rows are centred, so that links of equal order are nearly vertical.
     places = [[x + (widest - ends[-1]) / 2 for x in centres] for centres, ends in rows]
     for height, texts, xs in zip((1.05, -0.15), words, places, strict=True):
         for text, x in zip(texts, xs, strict=True):
-            axes.text(x, height, text, **LETTERS, ha="center", va="baseline")
+            axes.text(x, height, text, **FONT, ha="center", va="baseline")
     for source, target in sorted(found | truth):
         ends = [places[0][source], places[1][target]], [0.98, 0.02]
         if (source, target) not in found:

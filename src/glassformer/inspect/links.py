@@ -1,8 +1,8 @@
-"""Links between words, read off attention; how right they are, and how much they tell.
+"""Links between words from attention, their error rate, and their mutual information.
 
-A target word is linked to the source word that it attends to most, or by share: to the source word
-of whose attention it has the largest part. Nouns and verbs are looked at by the small words around
-them, too, and are thus left to their own translations.
+A target word is linked to the source word with the highest attention. By share, attention is first
+divided by the total that each source word receives: a content word that its neighbours attend to
+as well then keeps its own translation.
 """
 
 from collections import Counter
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-RESAMPLES = 1_000  # of the bootstrap that an interval comes from
+RESAMPLES = 1_000  # of the bootstrap: its 2.5% tail then has 25 of them
 
 Links = frozenset[tuple[int, int]]  # (source word, target word), from 0
 
 
 class WordPair(Protocol):
-    """A sentence and its translation, as text and as words in the order of the text."""
+    """A sentence and its translation, each as text and as words in text order."""
 
     @property
     def source(self) -> str: ...
@@ -36,7 +36,7 @@ class WordPair(Protocol):
 
 
 class AlignedPair(WordPair, Protocol):
-    """The same with the truth."""
+    """A word pair with gold links."""
 
     @property
     def alignment(self) -> Links: ...
@@ -44,7 +44,7 @@ class AlignedPair(WordPair, Protocol):
 
 @dataclass(frozen=True)
 class TextPair:
-    """A pair of the user's own."""
+    """A pair from the user."""
 
     source: str
     target: str
@@ -52,26 +52,26 @@ class TextPair:
     target_words: tuple[str, ...]
 
 
-# Out of attention
+# Links from attention
 
 
 def by_share(attention: Float[Tensor, "*any m n"]) -> Float[Tensor, "*any m n"]:
-    """Of what each source word gets in all, the part that comes from each target word."""
+    """Divide the attention on each source word by its total over the target words."""
     return F.normalize(attention, p=1, dim=-2)
 
 
-def most(attention: Float[Tensor, "*any m n"]) -> Int[Tensor, "*any m"]:
-    """The source word that each target word attends to most.
+def strongest_source(attention: Float[Tensor, "*any m n"]) -> Int[Tensor, "*any m"]:
+    """Return the source word with the highest attention of each target word.
 
-    -1 for a word without attention, since no subword stands for it.
+    It is -1 for a word without attention, which has no subword.
     """
     value, where = attention.max(-1)
     return where.masked_fill(value <= 0, -1)
 
 
 def links(attention: Float[Tensor, "m n"]) -> Links:
-    """Each target word with the source word that it attends to most, as (source, target)."""
-    return as_links(most(attention).tolist())
+    """Link each target word to the source word that it attends to most: (source, target)."""
+    return as_links(strongest_source(attention).tolist())
 
 
 def as_links(sources: Sequence[int]) -> Links:
@@ -79,36 +79,36 @@ def as_links(sources: Sequence[int]) -> Links:
 
 
 def pharaoh(found: Links) -> str:
-    """0-0 1-2: source word - target word, as aligners have written it since Pharaoh."""
+    """Format links as "0-0 1-2", source-target: the Pharaoh format."""
     return " ".join(f"{source}-{target}" for source, target in sorted(found))
 
 
-# What a reader judges by
+# Baselines and the upper limit
 
 
 def diagonal(pair: WordPair) -> Links:
-    """Each target word with the source word at the same place, relative to the lengths."""
+    """Link each target word to the source word at the same relative position."""
     m, n = len(pair.target_words), len(pair.source_words)
     return frozenset(((2 * t + 1) * n // (2 * m), t) for t in range(m))
 
 
 def at_random(pair: WordPair, random: np.random.Generator) -> Links:
-    """Each target word with any source word."""
+    """Link each target word to a random source word."""
     drawn = random.integers(len(pair.source_words), size=len(pair.target_words))
     return frozenset((int(source), target) for target, source in enumerate(drawn))
 
 
 def one_true_link(pair: AlignedPair) -> Links:
-    """The best that one link for each target word can be; a word that has none is left out."""
+    """Return one gold link per target word: the best that one link per word can reach."""
     return frozenset({target: (source, target) for source, target in pair.alignment}.values())
 
 
-# How right they are, and how much they tell
+# Scores
 
 
 @dataclass(frozen=True)
 class Tally:
-    """For each sentence, how many links are found and true, found, and true."""
+    """Number of correct, found and gold links of each sentence."""
 
     counts: NDArray[np.int64]
 
@@ -132,7 +132,7 @@ class Tally:
         return float(common / max(1, gold))
 
     def interval(self, resamples: int = RESAMPLES, seed: int = 0) -> tuple[float, float]:
-        """95% of the error rates of as many sentences drawn from these: the bootstrap."""
+        """Return the 95% bootstrap interval of the error rate over sentences."""
         count = len(self.counts)
         drawn = np.random.default_rng(seed).multinomial(count, [1 / count] * count, resamples)
         low, high = np.percentile(_rate(drawn @ self.counts), (2.5, 97.5))
@@ -140,18 +140,18 @@ class Tally:
 
 
 def _rate(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """AER = 1 - 2 |A ∩ G| / (|A| + |G|) (Och and Ney, 2003), where all true links are sure."""
+    """AER = 1 - 2 |A ∩ G| / (|A| + |G|) (Och and Ney, 2003), where all gold links are sure."""
     common, found, gold = np.moveaxis(counts, -1, 0)
     return 1 - 2 * common / (found + gold)
 
 
 def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
-    """The alignment error rate over the links of all sentences."""
+    """Return the alignment error rate over the links of all sentences."""
     return Tally.of(found, gold).error_rate
 
 
 def mutual_information(pairs: Counter[tuple[str, str]]) -> float:
-    """How much, in bits, one side of a pair tells of the other."""
+    """Return the mutual information of the two sides of a pair, in bits."""
     left, right = Counter[str](), Counter[str]()
     for (a, b), count in pairs.items():
         left[a] += count

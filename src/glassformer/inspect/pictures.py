@@ -1,7 +1,7 @@
-"""Figures of a trace, by matplotlib: SVG or PNG, as the name of the file says.
+"""Figures of a trace.
 
-Each function makes a figure, and `save` writes it. Attention is drawn from 0 to 1 everywhere, so
-that pictures can be compared; saliency, which has no such scale, by row.
+Attention has the scale 0 to 1 in every figure, so that figures can be compared. Saliency, which has
+no such scale, is divided by the largest magnitude of its row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAUTION = (
-    "Attention is not explanation: it shows where the model looks, not what its answer hangs on.\n"
-    "Gradient × input is a first-order estimate of that, near this text. Where they disagree, test."
+    "Attention is not explanation: it shows what the model attends to, not what its output\n"
+    "depends on. Gradient × input estimates that to first order. Where they disagree, test."
 )
 TITLES: dict[Kind, str] = {
     "encoder": "encoder self-attention",
@@ -38,13 +38,13 @@ TITLES: dict[Kind, str] = {
     "cross": "cross-attention",
 }
 FOR, AGAINST, UNSIGNED = "#2f6db5", "#d1495b", "#8a8a8a"
-WORDS = 24  # of a classifier's text that are drawn, those that decided most
-LETTERS = 20  # of a name at a row or column
+MAX_WORDS = 24  # of a classifier's text in a figure, which then is 8 inches high at most
+MAX_LABEL = 20  # characters of a row or column label
 
 
 @dataclass(frozen=True)
 class View:
-    """How tokens are shown: merged to words or not, with the marks <s> and </s> or without."""
+    """Tokens merged to words or not, with or without the marks <s> and </s>."""
 
     words: bool = False
     marks: bool = True
@@ -58,12 +58,12 @@ PLAIN_WORDS = View(words=True, marks=False)
 
 
 def shown(trace: Trace, kind: Kind, view: View) -> tuple[list[str], list[str], Tensor]:
-    """The names of rows and columns, and attention between them: (layers, heads, rows, columns)."""
+    """Return row labels, column labels and the attention (layers, heads, rows, columns)."""
     if kind not in trace.attention:
         raise InputError(
             f"The trace has no {kind} attention.",
             f"A {trace.kind} has {', '.join(trace.attention)}.",
-            "Ask for one of these.",
+            "Choose one of these.",
         )
     rows, columns = (view.of(side) for side in trace.sides(kind))
     return _names(rows), _names(columns), merged(trace.attention[kind], rows, columns)
@@ -74,21 +74,21 @@ def _names(words: Sequence[Word]) -> list[str]:
 
 
 def short(text: str) -> str:
-    return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
+    return text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
 
 
 # One head, and all of them
 
 
 def head_figure(trace: Trace, kind: Kind, layer: int, head: int, view: View = TOKENS) -> "Figure":
-    """One head; layers and heads count from 0."""
+    """Draw one head; layers and heads count from 0."""
     rows, columns, weights = shown(trace, kind, view)
     layers, heads = weights.shape[:2]
     if not (0 <= layer < layers and 0 <= head < heads):
         raise InputError(
             f"There is no head {head} in layer {layer} of the {kind}.",
             f"It has layers 0 to {layers - 1}, with heads 0 to {heads - 1} each.",
-            "Ask for one of these.",
+            "Choose one of these.",
         )
     size = _size(len(rows), len(columns), 0.3)
     figure = new_figure(size[0] + 1.8, size[1] + 1.4)
@@ -100,11 +100,11 @@ def head_figure(trace: Trace, kind: Kind, layer: int, head: int, view: View = TO
 
 
 def heads_figure(trace: Trace, kind: Kind, view: View = TOKENS) -> "Figure":
-    """Every head of a kind: a row of pictures per layer, names at the edge only."""
+    """Draw every head of a kind, a row per layer, with labels at the edge only."""
     rows, columns, weights = shown(trace, kind, view)
     layers, heads = weights.shape[:2]
     width, height = _size(len(rows), len(columns), 0.11, least=1.1)
-    # Placed by hand: matplotlib's layout takes long over many pictures.
+    # Explicit positions: matplotlib's constrained layout is slow for many axes.
     names, title = 0.25 + 0.045 * max(map(len, [*rows, *columns, ""])), 0.45
     size = names + heads * (width + 0.1) + 0.9, names + layers * (height + 0.2) + title
     figure = new_figure(*size, layout=None)
@@ -133,14 +133,14 @@ def heads_figure(trace: Trace, kind: Kind, view: View = TOKENS) -> "Figure":
 
 
 def word_links(trace: Trace) -> "Figure":
-    """Which words translate which, by all heads of cross-attention together."""
+    """Draw the word links of the mean of all heads of cross-attention."""
     rows, columns, weights = shown(trace, "cross", PLAIN_WORDS)
-    seen = weights.mean((0, 1))
-    return links_figure(seen, links(by_share(seen)), columns, rows, "all heads averaged, by share")
+    mean = weights.mean((0, 1))
+    return links_figure(mean, links(by_share(mean)), columns, rows, "all heads averaged, by share")
 
 
 def measures_figure(trace: Trace) -> "Figure":
-    """Entropy and distance of every head of every kind, the mean over rows."""
+    """Draw the mean entropy and distance of every head."""
     kinds = list(trace.attention)
     layers, heads = (max(w.shape[i] for w in trace.attention.values()) for i in (0, 1))
     figure = new_figure(2 * (1.4 + 0.55 * heads), len(kinds) * (0.9 + 0.42 * layers) + 0.6)
@@ -152,15 +152,15 @@ def measures_figure(trace: Trace) -> "Figure":
     return figure
 
 
-# What the answer hangs on
+# Saliency
 
 
 def saliency_figure(trace: Trace, view: View = PLAIN_WORDS) -> "Figure":
-    """Rollout beside gradient × input, of what was said by what was read."""
+    """Draw rollout beside gradient × input, of each output token by each input token."""
     if trace.target is None:
         return decision_figure(trace)
     by = [(name, "source" if name == "source" else "target") for name in trace.saliency]
-    sides = {"source": trace.source, "target": trace.read}
+    sides = {"source": trace.source, "target": trace.decoder_input}
     rolled, rows = rollout(trace.attention), view.of(trace.target)
     widths = {name: view.of(side) for name, side in sides.items() if side is not None}
     size = [_size(len(rows), len(widths[name]), 0.25, least=1.6) for name, _ in by]
@@ -180,43 +180,43 @@ def saliency_figure(trace: Trace, view: View = PLAIN_WORDS) -> "Figure":
         for name, cells in zip(names, panels, strict=True):
             axes = next(places)
             draw_grid(axes, cells, _names(rows), _names(widths[name]), colours, lowest)
-            what = "the source" if name == "source" else "what was said"
-            axes.set_title(f"{title}\nby {what}", fontsize=9)
-    told = (
-        "each row over its largest magnitude on both sides; of gradient × input, blue speaks for "
-        "the word of the row, red against"
+            tokens = "source" if name == "source" else "earlier output"
+            axes.set_title(f"{title}\nof the {tokens}", fontsize=9)
+    scale = (
+        "each row divided by its largest magnitude; gradient × input: blue for the word of the "
+        "row, red against it"
     )
-    figure.suptitle(told, fontsize=8)
+    figure.suptitle(scale, fontsize=8)
     figure.supxlabel(CAUTION, fontsize=7)
     return figure
 
 
 def by_row(*panels: Float[Tensor, "m _"]) -> list[Float[Tensor, "m _"]]:
-    """Each row over its largest magnitude in any of the panels, so that they can be compared."""
+    """Divide each row by its largest magnitude in all panels."""
     rows = torch.cat(panels, dim=-1).abs()
     if not rows.numel():
         return list(panels)
-    most = rows.amax(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
-    return [cells / most for cells in panels]
+    largest = rows.amax(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    return [cells / largest for cells in panels]
 
 
 def decision_figure(trace: Trace) -> "Figure":
-    """Which words decided: what speaks for the likeliest label, by three ways to tell."""
+    """Draw the influence of each word on the most likely label, by three methods."""
     if trace.source is None or not trace.probabilities:
         raise InputError(
-            f"A {trace.kind} decides on no label.",
-            "Only a classifier's trace tells which words decided.",
+            f"A {trace.kind} has no labels.",
+            "Only the trace of a classifier has an influence of words on labels.",
             "Use saliency_figure.",
         )
     label, columns = decision(trace)
     left_out = columns["left out"]
-    most = left_out.abs().argsort(descending=True)[:WORDS].sort().values
-    names = _names([trace.source.words[i] for i in most.tolist()])
+    chosen = left_out.abs().argsort(descending=True)[:MAX_WORDS].sort().values
+    names = _names([trace.source.words[i] for i in chosen.tolist()])
     figure = new_figure(8.5, 1.9 + 0.24 * len(names))
     grid = figure.subplots(1, 3, sharey=True)
     titles = ["attention rollout\n(share)", "gradient × input\n(log-odds)", "left out\n(log-odds)"]
     for axes, title, (name, values) in zip(grid, titles, columns.items(), strict=True):
-        heights = values[most].tolist()
+        heights = values[chosen].tolist()
         colours = [UNSIGNED if name == "rollout" else FOR if h >= 0 else AGAINST for h in heights]
         axes.barh(range(len(names)), heights, color=colours)
         axes.axvline(0, color="#777777", lw=0.8)
@@ -224,17 +224,17 @@ def decision_figure(trace: Trace) -> "Figure":
         axes.tick_params(labelsize=8)
     grid[0].set_yticks(range(len(names)), names, parse_math=False)
     grid[0].invert_yaxis()
-    agreement = rank_correlation(columns["gradient"], left_out)
+    correlation = rank_correlation(columns["gradient"], left_out)
     probability = trace.probabilities[label]
-    title = f"{printable(label)} ({probability:.1%}): blue speaks for it, red against"
-    told = f"gradient and leaving out: rank correlation {agreement:.2f}"
-    figure.suptitle(f"{title}\n{told}", fontsize=9, parse_math=False)
+    title = f"{printable(label)} ({probability:.1%}): blue for it, red against"
+    note = f"gradient and leaving out: rank correlation {correlation:.2f}"
+    figure.suptitle(f"{title}\n{note}", fontsize=9, parse_math=False)
     figure.supxlabel(CAUTION, fontsize=7)
     return figure
 
 
 def decision(trace: Trace) -> tuple[str, dict[str, Float[Tensor, "words"]]]:
-    """The likeliest label, and how much each word has to do with it, by three ways to tell."""
+    """Return the most likely label, and the influence of each word on it by three methods."""
     assert trace.source is not None
     label = max(trace.probabilities, key=trace.probabilities.__getitem__)
     row = list(trace.probabilities).index(label)
@@ -249,11 +249,11 @@ def decision(trace: Trace) -> tuple[str, dict[str, Float[Tensor, "words"]]]:
     }
 
 
-# All of them
+# All figures
 
 
 def figures(trace: Trace) -> Iterator[tuple[str, "Callable[[], Figure]"]]:
-    """The name of each picture of a trace, and what makes it."""
+    """Yield the name of each figure of a trace and a function that draws it."""
     for kind in trace.attention:
         yield kind, partial(heads_figure, trace, kind)
     if "cross" in trace.attention:
@@ -265,7 +265,7 @@ def figures(trace: Trace) -> Iterator[tuple[str, "Callable[[], Figure]"]]:
 
 
 def save_all(trace: Trace, folder: Path, suffix: str) -> list[Path]:
-    """Every picture of a trace, in files of its own."""
+    """Save every figure of a trace in its own file."""
     paths = []
     for name, make in figures(trace):
         paths.append(folder / f"{name}.{suffix}")

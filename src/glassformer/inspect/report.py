@@ -1,8 +1,8 @@
-"""A trace as one HTML file that needs nothing else: no network, no server, no other file.
+"""A trace as one self-contained HTML file.
 
-The page draws itself, by a script that stands in it, from the trace, which stands in it as JSON.
-Nothing of the text that a model reads or says can become markup: in the JSON every `<` is escaped,
-the script sets text as text, and the page's own policy runs that one script and loads nothing.
+A script in the page draws it from the trace, which is embedded as JSON. Input and output texts
+cannot become markup: every `<` in the JSON is escaped, the script sets text content only, and the
+content security policy allows that one script and no downloads.
 """
 
 import json
@@ -35,18 +35,18 @@ TITLES = {
     "language-model": "Inside a continuation",
     "classifier": "Inside a decision",
 }
-ALWAYS = ("beam_size", "length_penalty")  # told of a search, and what is not as it is by itself
+ALWAYS_SHOWN = ("beam_size", "length_penalty")  # other search options only if not the default
 FRAME_HEIGHT = 900  # pixels of the view in a notebook; the rest scrolls
 SLOT = re.compile(r"\{\{(\w+)\}\}")
-# What could end the element that the JSON stands in, or begin another.
+# Characters that could end the script element of the JSON or start another.
 ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
 
 def data_of(trace: Trace) -> dict[str, Any]:
-    """What the page draws: the trace, what the decoder read, and what follows from attention."""
+    """Return the data of the page: trace, decoder input, rollout and head statistics."""
     return {
         "trace": to_dict(trace),
-        "read": side_to_dict(trace.read),
+        "read": side_to_dict(trace.decoder_input),
         "rollout": {
             name: rounded(rows.tolist()) for name, rows in rollout(trace.attention).items()
         },
@@ -61,7 +61,7 @@ def data_of(trace: Trace) -> dict[str, Any]:
 
 
 def html_of(trace: Trace) -> str:
-    """The whole page."""
+    """Return the page."""
     style, script = _template("report.css"), _template("report.js")
     data = json.dumps(
         data_of(trace), ensure_ascii=False, allow_nan=False, separators=(",", ":")
@@ -70,7 +70,7 @@ def html_of(trace: Trace) -> str:
     slots = {
         "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
         "version": escape(__version__),
-        "title": escape(f"{title}: {trace.source.text if trace.source else _said(trace)}"),
+        "title": escape(f"{title}: {trace.source.text if trace.source else _output(trace)}"),
         "heading": escape(title),
         "summary": "\n".join(_fact(*fact) for fact in summary(trace).items()),
         "caution": escape(CAUTION),
@@ -78,32 +78,32 @@ def html_of(trace: Trace) -> str:
         "data": data,
         "script": script,
     }
-    # In one pass: what is filled in is not looked at again.
+    # One pass: inserted text is not searched for slots.
     return SLOT.sub(lambda slot: slots[slot[1]], _template("report.html"))
 
 
 def summary(trace: Trace) -> dict[str, str]:
-    """What stands above the pictures."""
+    """Return the facts above the figures."""
     facts = {"model": trace.model, "text": trace.source.text if trace.source else ""}
     if trace.target is not None:
-        facts["said" if trace.search else "made to say"] = trace.target.text
+        facts["output" if trace.search else "forced output"] = trace.target.text
     if trace.answer is not None:
         node = trace.nodes[trace.answer]
-        each = node.log_probability / len(trace.said)
-        facts["log-probability"] = f"{node.log_probability:.4f} ({exp(each):.1%} a token)"
+        per_token = node.log_probability / len(trace.answer_path)
+        facts["log-probability"] = f"{node.log_probability:.4f} ({exp(per_token):.1%} per token)"
         facts["score"] = f"{node.score:.4f}"
         if node.complete is False:
-            facts["note"] = "cut off at its greatest length"
+            facts["note"] = "cut off at the length limit"
     if trace.search is not None:
-        plain = asdict(SearchOptions()) | dict.fromkeys(ALWAYS)
-        told = {name: value for name, value in trace.search.items() if value != plain.get(name)}
-        facts["search"] = ", ".join(f"{name} {value}" for name, value in told.items())
+        defaults = asdict(SearchOptions()) | dict.fromkeys(ALWAYS_SHOWN)
+        shown = {name: value for name, value in trace.search.items() if value != defaults.get(name)}
+        facts["search"] = ", ".join(f"{name} {value}" for name, value in shown.items())
     ranked = sorted(trace.probabilities.items(), key=lambda item: -item[1])
     facts |= {label: f"{probability:.2%}" for label, probability in ranked}
     return {name: value for name, value in facts.items() if value}
 
 
-def _said(trace: Trace) -> str:
+def _output(trace: Trace) -> str:
     return trace.target.text if trace.target is not None else ""
 
 

@@ -1,10 +1,8 @@
-"""Attention rollout (Abnar and Zuidema, 2020): how much of each input token is in each position,
-if attention were all that mixes them.
+"""Attention rollout (Abnar and Zuidema, 2020): the share of each input token in each position.
 
-A layer's output is taken to be half what it attends to, the mean over its heads, and half what
-came in by the residual connection; layers are multiplied. Norms, values and feed-forward layers are
-not in it, so it is a sketch of the flow and no measurement. The step of cross-attention is the same
-thought applied to the decoder: half of what comes out is the source's.
+Each layer is taken as half attention (mean over heads) and half residual, and layers are
+multiplied. Values, norms and feed-forward layers are ignored, so it is an approximation. For
+cross-attention the same rule applies: half of the output comes from the source.
 """
 
 import torch
@@ -15,11 +13,11 @@ from glassformer.inspect.maps import Attention
 
 
 def rollout(attention: Attention) -> dict[str, Float[Tensor, "rows columns"]]:
-    """By what was read, as far as the model has it:
+    """Return the rollout matrices that the model has:
 
-    "encoder"             of each position of the source, by the tokens of the source
-    "source", "target"    of each step, by the tokens of the source, and by what was read before;
-                          a row of both together sums to 1
+    "encoder"             each source position by source tokens
+    "source", "target"    each step by source tokens and by decoder inputs; a row of both together
+                          sums to 1
     """
     found: dict[str, Tensor] = {}
     if "encoder" in attention:
@@ -37,7 +35,7 @@ def _identity(weights: Float[Tensor, "*L T T"]) -> Float[Tensor, "T T"]:
 
 
 def _half(weights: Float[Tensor, "H T T"]) -> Float[Tensor, "T T"]:
-    """Half the mean over heads, half the residual."""
+    """Average the mean over heads and the residual."""
     return (weights.mean(0) + _identity(weights)) / 2
 
 

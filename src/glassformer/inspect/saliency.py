@@ -1,10 +1,9 @@
-"""What the answer hangs on: gradient × input, and for a classifier also leaving words out.
+"""Saliency: gradient × input, and for a classifier also leaving words out.
 
-Attention says where a model looks, not what its answer depends on. The gradient says how the
-answer would change with a token's vector, to first order; a token's saliency is that gradient times
-the vector, summed (Denil et al., 2014). Leaving a word out is the plain check of it: what the
-answer is without the word. Both explain the log-odds, log p / (1 - p), of what was said: unlike
-probabilities these do not flatten out where a model is sure.
+Attention shows where a model attends, not what its output depends on. The gradient is the change
+of the output with a token's embedding, to first order; a token's saliency is the sum of gradient ×
+embedding (Denil et al., 2014). Leaving a word out is a direct check. Both explain the log-odds,
+log p / (1 - p), of the output: unlike probabilities they do not saturate where a model is sure.
 """
 
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ from glassformer.model.transformer import LanguageModel, Transformer
 from glassformer.pipeline import Classifier, Generator, Translator
 
 M = TypeVar("M", bound=nn.Module)
-CELLS = 8_192  # tokens that go through the model together
+BATCH_CELLS = 8_192  # tokens of one pass, padding included: a limit on memory
 
 
 def log_odds(logits: Float[Tensor, "R C"], chosen: Int[Tensor, "R"]) -> Float[Tensor, "R"]:
-    """log p / (1 - p) of the chosen one of each row: its logit against all others together."""
+    """log p / (1 - p) of the chosen class of each row: its logit minus logsumexp of the others."""
     own = logits.gather(-1, chosen[:, None])
     others = logits.scatter(-1, chosen[:, None], -torch.inf).logsumexp(-1)
     return own.squeeze(-1) - others
@@ -74,35 +73,35 @@ class _Leaf(nn.Module):
 def gradient_times_input(
     answers: Float[Tensor, "R"], leaves: Sequence[Float[Tensor, "R T D"]]
 ) -> list[Float[Tensor, "R T"]]:
-    """Of each row's answer, which hangs on no other row, by each token of the row."""
+    """Return gradient × input of each row's answer by each token; rows must be independent."""
     gradients = torch.autograd.grad(answers.sum(), leaves)
     return [(g * x).sum(-1).detach() for g, x in zip(gradients, leaves, strict=True)]
 
 
-# What was said
+# Saliency of outputs
 
 
-def of_answer(
+def output_saliency(
     model: Translator | Generator,
     source: Sequence[int] | None,
     inputs: Sequence[int],
     outputs: Sequence[int],
 ) -> dict[str, Tensor]:
-    """Of each token said, "source" (T, S) and "target" (T, T) by each token read.
+    """Return the saliency of each output token: "source" (T, S) and "target" (T, T).
 
-    Of an ensemble, the first model. A language model has read no source.
+    The first model of an ensemble is used. A language model has no "source".
     """
     twin, leaves = differentiable(model.model)
     read = [ids for ids in (source, inputs) if ids is not None]
-    said = torch.tensor(outputs)
+    output_ids = torch.tensor(outputs)
     found: list[list[Tensor]] = []
-    for steps in torch.arange(len(said)).split(max(1, CELLS // sum(map(len, read)))):
-        # Row r is the whole sentence once more, asked for step r alone: one way back for all.
+    for steps in torch.arange(len(output_ids)).split(max(1, BATCH_CELLS // sum(map(len, read)))):
+        # Row r is a copy of the sentence whose loss is step r alone: one backward pass for all.
         leaves.clear()
         ids = [torch.tensor(one).expand(len(steps), -1) for one in read]
         with torch.enable_grad():
-            asked = _features(twin, ids)[torch.arange(len(steps)), steps]
-            answers = log_odds(twin.output(asked), said[steps])
+            features = _features(twin, ids)[torch.arange(len(steps)), steps]
+            answers = log_odds(twin.output(features), output_ids[steps])
         found.append(gradient_times_input(answers, leaves))
     parts = [torch.cat(rows) for rows in zip(*found, strict=True)]
     return dict(zip(("source", "target")[-len(read) :], parts, strict=True))
@@ -114,11 +113,11 @@ def _features(model: Transformer | LanguageModel, ids: list[Tensor]) -> Float[Te
     return model.features(ids[0])
 
 
-# What was decided
+# Saliency of labels
 
 
-def of_labels(model: Classifier, read: Side) -> dict[str, Tensor]:
-    """Of each label, "source" (C, S) by each token and "left_out" (C, words) by each word."""
+def label_saliency(model: Classifier, read: Side) -> dict[str, Tensor]:
+    """Return the saliency of each label: "source" (C, S) and "left_out" (C, words)."""
     twin, leaves = differentiable(model.model)
     labels = torch.arange(len(model.labels))
     ids = torch.tensor(read.ids).expand(len(labels), -1)
@@ -130,19 +129,19 @@ def of_labels(model: Classifier, read: Side) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def left_out(model: TransformerClassifier, read: Side) -> Float[Tensor, "C words"]:
-    """By how much each label's log-odds fall when a word is not there."""
+    """Return how much each label's log-odds fall without each word."""
     ids = list(read.ids)
     texts = [ids, *(ids[: word.start] + ids[word.end :] for word in read.words)]
     width = len(ids)
     padded = torch.tensor([[*text, *[model.pad_id] * (width - len(text))] for text in texts])
-    logits = torch.cat([model(rows) for rows in padded.split(max(1, CELLS // width))])
+    logits = torch.cat([model(rows) for rows in padded.split(max(1, BATCH_CELLS // width))])
     classes = range(logits.size(1))
     odds = torch.stack([log_odds(logits, torch.full((len(logits),), c)) for c in classes])
     return odds[:, :1] - odds[:, 1:]
 
 
 def rank_correlation(a: Float[Tensor, "n"], b: Float[Tensor, "n"]) -> float:
-    """Spearman's, from -1 (the order is turned round) to 1 (it is the same)."""
+    """Return Spearman's rank correlation, from -1 (reversed order) to 1 (same order)."""
     if len(a) < 2:
         return 1.0
     ranks = torch.stack([x.argsort().argsort().double() for x in (a, b)])

@@ -1,4 +1,4 @@
-"""What was found as CSV, for a spreadsheet or another program."""
+"""Attention and head statistics as CSV."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ FIGURES = (
     "nearest",
     "divergence",
     "mean_divergence",
-    "telling",
+    "mutual_information",
     "importance",
     "importance_p",
 )
@@ -22,7 +22,7 @@ PLACES = ("previous", "same", "next", "first", "last")
 
 
 def attention_csv(trace: Trace) -> str:
-    """A line per cell of every head; layers, heads, rows and columns count from 1."""
+    """Return a line per cell of every head; layers, heads, rows and columns count from 1."""
     return _csv(CELLS, _cells(trace))
 
 
@@ -37,7 +37,7 @@ def _cells(trace: Trace) -> Iterable[Sequence[object]]:
 
 
 def heads_csv(heads: Sequence[HeadFigures]) -> str:
-    """A line per head; what a kind does not have is empty."""
+    """Return a line per head; statistics that a kind lacks are empty."""
     rows = (
         [
             *(getattr(one, name) for name in HEADS),
@@ -46,8 +46,8 @@ def heads_csv(heads: Sequence[HeadFigures]) -> str:
         ]
         for one in heads
     )
-    told = ([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
-    return _csv([*HEADS, *PLACES, *FIGURES], told)
+    formatted = ([f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in rows)
+    return _csv([*HEADS, *PLACES, *FIGURES], formatted)
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

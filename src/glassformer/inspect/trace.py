@@ -1,10 +1,10 @@
-"""One trace per decode: what was read and said, all attention, and everything that was weighed.
+"""Trace of one decode: tokens, attention, saliency and the search tree.
 
     trace = trace_of(load("runs/multi30k"), "A man is riding a red bicycle.", beam_size=5)
-    trace.attention["cross"][layer, head]       # target × source of what was said
-    trace.nodes                                 # the tree of the search, by the search itself
+    trace.attention["cross"][layer, head]       # output tokens × source tokens
+    trace.nodes                                 # the search tree
 
-`Trace.to_json` and `from_json` write and read it; docs/trace.md says what is where.
+`Trace.to_json` and `from_json` write and read it; docs/trace.md describes the format.
 """
 
 import json
@@ -34,40 +34,40 @@ Saliency = dict[str, Tensor]
 class Trace:
     """Everything about one text that went through a model.
 
-    Rows of decoder and cross attention are the steps, each named by the token that was said in it;
-    columns of decoder attention are what had been read by then: <s> and the tokens before.
+    Rows of decoder and cross attention are the steps, each named by its output token; columns of
+    decoder attention are the decoder inputs: <s> and the tokens before.
     """
 
     kind: TraceKind
     model: str
-    source: Side | None  # none for a language model
-    target: Side | None  # what was said, the end mark too if it was; none for a classifier
+    source: Side | None  # None for a language model
+    target: Side | None  # the output, with </s> if complete; None for a classifier
     attention: Attention
     saliency: Saliency  # gradient × input: see saliency.py
     nodes: tuple[Node, ...] = ()  # of the search, the root first
-    answer: int | None = None  # the node at which what was said ends
-    search: dict[str, Any] | None = None  # its options; none if what was said was given
+    answer: int | None = None  # the last node of the output
+    search: dict[str, Any] | None = None  # its options; None if the output was forced
     vocabulary: dict[int, str] = field(default_factory=dict)  # the tokens of all nodes
     probabilities: dict[str, float] = field(default_factory=dict)  # of a classifier's labels
-    pooling: str | None = None  # how a classifier makes one vector of all: mean, first or max
+    pooling: str | None = None  # of a classifier: mean, first or max
 
     @property
-    def read(self) -> Side | None:
-        """What the decoder read at each step."""
+    def decoder_input(self) -> Side | None:
+        """Input tokens of the decoder at each step."""
         if self.target is None:
             return None
-        beginning = self.nodes[0].token
-        return self.target.read(beginning, self.vocabulary[beginning])
+        bos = self.nodes[0].token
+        return self.target.shifted(bos, self.vocabulary[bos])
 
     @property
-    def said(self) -> list[int]:
-        """The nodes of what was said, one per step."""
+    def answer_path(self) -> list[int]:
+        """Nodes of the output, one per step."""
         return [] if self.answer is None else path(self.nodes, self.answer)
 
     def sides(self, kind: maps.Kind) -> tuple[Side, Side]:
-        """What stands at the rows and at the columns of a kind of attention."""
+        """Return the tokens of the rows and of the columns of a kind of attention."""
         rows = self.source if kind == "encoder" else self.target
-        columns = self.read if kind == "decoder" else self.source
+        columns = self.decoder_input if kind == "decoder" else self.source
         assert rows is not None and columns is not None, f"there is no {kind} attention"
         return rows, columns
 
@@ -111,26 +111,26 @@ def trace_of(
     truncate: bool = False,
     **options: Any,
 ) -> Trace:
-    """Translate, classify or go on from `text`, and keep everything.
+    """Translate, classify or continue `text`, and return its trace.
 
-    `options` are those of `SearchOptions`. With a `target` there is no search: the model is made to
-    say it. `truncate` cuts a text that is longer than the model was trained for.
+    `options` are those of `SearchOptions`. With a `target` there is no search; the output is
+    forced. `truncate` cuts a text that is longer than the model was trained for.
     """
     if isinstance(model, Classifier):
         if target is not None or options:
             given = "target" if target is not None else next(iter(options))
             raise InputError(
                 f"A classifier was given {given}.",
-                "It says nothing and searches for nothing.",
+                "It has no output text and no search.",
                 f"Leave {given} out.",
             )
         return _classified(model, text, name, truncate)
-    asked = model.options(**options) if isinstance(model, Translator) else SearchOptions(**options)
-    return _Speaking(model, name, top, truncate).trace(text, target, asked)
+    make = model.options if isinstance(model, Translator) else SearchOptions
+    return _Tracer(model, name, top, truncate).trace(text, target, make(**options))
 
 
-class _Speaking:
-    """A translator or a language model that is watched."""
+class _Tracer:
+    """Traces a translator or a language model."""
 
     def __init__(self, model: Translator | Generator, name: str, top: int, truncate: bool) -> None:
         self.model, self.name, self.top, self.truncate = model, name, top, truncate
@@ -149,8 +149,8 @@ class _Speaking:
             nodes = self._searched(source, prefix, options)
             answer = best(nodes)
         else:
-            (said,) = self.subwords.encode([target])
-            nodes = self._forced(source, [*prefix, *said, self.eos], options)
+            (forced,) = self.subwords.encode([target])
+            nodes = self._forced(source, [*prefix, *forced, self.eos], options)
             answer = len(nodes) - 1
         outputs = [nodes[i].token for i in path(nodes, answer)]
         inputs = [self.bos, *outputs[:-1]]
@@ -161,7 +161,7 @@ class _Speaking:
             source=None if source is None else side(self.model.tokenizer, text, source),
             target=side(self.subwords, self._text(outputs, target), outputs),
             attention=attention,
-            saliency=saliency.of_answer(self.model, source, inputs, outputs),
+            saliency=saliency.output_saliency(self.model, source, inputs, outputs),
             nodes=tuple(nodes),
             answer=answer,
             search=asdict(options) if target is None else None,
@@ -169,7 +169,7 @@ class _Speaking:
         )
 
     def _text(self, outputs: list[int], target: str | None) -> str:
-        """What was given stays as it was given, also where a subword stands for the unknown."""
+        """Return the output text; a forced target keeps its spelling of unknown characters."""
         if target is not None and self.translates:
             return target
         return self.subwords.decode(outputs)
@@ -222,7 +222,7 @@ def _classified(model: Classifier, text: str, name: str, truncate: bool) -> Trac
         source=read,
         target=None,
         attention=attention,
-        saliency=saliency.of_labels(model, read),
+        saliency=saliency.label_saliency(model, read),
         probabilities=dict(zip(model.labels, logits[0].softmax(-1).tolist(), strict=True)),
         pooling=model.settings.model.pooling,
     )
@@ -233,9 +233,9 @@ def _ids(model: Pipeline, text: str, truncate: bool) -> list[int]:
     longest = model.settings.data.max_length
     if not ids and not isinstance(model, Generator):
         raise DataError(
-            f"There is nothing to read in {text!r}.",
-            "A trace shows what a model does with the subwords of a text, and it has none.",
-            "Give it a text with a word in it.",
+            f"The text {text!r} has no tokens.",
+            "A trace shows how a model processes the subwords of a text.",
+            "Give a text with at least one word.",
         )
     if len(ids) > longest and not truncate:
         raise DataError(
@@ -247,7 +247,7 @@ def _ids(model: Pipeline, text: str, truncate: bool) -> list[int]:
 
 
 def _vocabulary(subwords: Subwords, nodes: Sequence[Node]) -> dict[int, str]:
-    """Every token that is mentioned."""
+    """Return the text of every token in the nodes."""
     mentioned = {node.token for node in nodes} | {t for node in nodes for t, _ in node.next}
     ids = sorted(mentioned)
     return dict(zip(ids, subwords.pieces(ids), strict=True))

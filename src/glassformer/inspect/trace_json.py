@@ -1,8 +1,7 @@
-"""A trace as JSON and back. What is where, and how exactly, is told in docs/trace.md.
+"""Traces as JSON. docs/trace.md describes the format.
 
-Attention is stored as whole numbers of 1/65,535, two bytes each, in base64. They are rounded so
-that a row that sums to 1 sums to exactly 65,535, and what is 0 stays 0: a masked cell is never
-confused with a faint one.
+Attention is stored in units of 1/65,535, as 16-bit integers in base64. Rounding keeps the sum of a
+row, and keeps zeros: a masked cell differs from one with little attention.
 """
 
 import json
@@ -24,11 +23,11 @@ from glassformer.inspect.words import Side, Word
 FORMAT = "glassformer-trace"
 VERSION = 1
 LEVELS = 65_535
-DIGITS = 7  # significant ones, as many as a float32 has
+DIGITS = 7  # significant digits: those of a float32
 
 
 def quantised(weights: Float[Tensor, "*L S"]) -> np.ndarray[Any, np.dtype[np.uint16]]:
-    """Rows of attention in `LEVELS`, by largest remainders: each is right to one level."""
+    """Quantise rows of attention by largest remainders, with an error of at most one level."""
     exact = weights.double().clamp(0, 1) * LEVELS
     whole = exact.floor()
     missing = exact.sum(-1).round() - whole.sum(-1)
@@ -49,14 +48,14 @@ def _unpacked(packed: dict[str, Any]) -> Tensor:
 
 
 def rounded(value: Any) -> Any:
-    """Floats, also inside lists, to seven significant digits."""
+    """Round floats, also inside lists, to seven significant digits."""
     if isinstance(value, list | tuple):
         return [rounded(one) for one in value]
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def to_dict(trace: Trace) -> dict[str, Any]:
-    """What `Trace.to_json` writes."""
+    """Return the content of `Trace.to_json`."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -138,6 +137,6 @@ def _side_of(content: dict[str, Any] | None) -> Side | None:
 
 
 def _node_of(content: dict[str, Any]) -> Node:
-    """Fields that a later Glassformer may have added are passed over."""
+    """Read a node; unknown fields of later versions are ignored."""
     known = {field.name: content[field.name] for field in fields(Node) if field.name in content}
     return Node(**known | {"next": tuple((token, value) for token, value in content["next"])})

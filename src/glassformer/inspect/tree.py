@@ -1,11 +1,10 @@
-"""All candidates of a search as a tree, with the reason why each branch ends where it ends.
+"""Search tree: all candidates, with the reason why each branch ends.
 
     tree = SearchTree(bos, eos, options)
     search(decoder, sources, bos, eos, options, observer=tree)
     tree.nodes()
 
-The search reports the nodes as it makes them. Their log-probabilities are the numbers that it
-compared.
+The search reports its candidates, with the log-probabilities that it compares.
 """
 
 from collections.abc import Sequence
@@ -23,14 +22,14 @@ from glassformer.decode.rows import top as best_tokens
 TOP = 10  # most likely next tokens that a node keeps
 
 Fate = Literal[
-    "went on",  # at least one of its continuations stayed in the beam, or ended
-    "best",  # ended, and is the answer
-    "finished",  # ended, and is another of the n best
-    "outscored",  # ended, and the n best that ended are better
-    "pruned",  # was not among the best of its step
-    "overtaken",  # stayed in the beam, but none of its continuations did
-    "given up",  # was alive when nothing could become better than what had ended
-    "given",  # was not searched for: it is part of a given target
+    "went on",  # a continuation stayed in the beam or finished
+    "best",  # finished as the answer
+    "finished",  # finished as another of the n best
+    "outscored",  # finished, with a lower score than the n best
+    "pruned",  # not among the best of its step
+    "overtaken",  # in the beam, but no continuation stayed in it
+    "given up",  # in the beam when no hypothesis could beat the finished ones
+    "given",  # part of a forced target, without search
 ]
 FATES: tuple[Fate, ...] = get_args(Fate)
 Choice = tuple[int, float]  # a token and its log-probability
@@ -40,38 +39,38 @@ Choice = tuple[int, float]  # a token and its log-probability
 class Node:
     """A token that continues those of its ancestors."""
 
-    parent: int | None  # its number among the nodes; the root, which is the mark <s>, has none
+    parent: int | None  # index of the parent node; None for the root, <s>
     token: int
-    log_probability: float  # of all tokens up to here
+    log_probability: float  # of all tokens up to this one
     score: float  # log-probability / length penalty
     fate: Fate
-    complete: bool | None = None  # if it ended: by the end mark, or (False) at the length limit
-    next: tuple[Choice, ...] = ()  # the model's most likely next tokens, if they were computed
+    complete: bool | None = None  # if finished: True by </s>, False at the length limit
+    next: tuple[Choice, ...] = ()  # the most likely next tokens, if computed
 
 
 @dataclass
-class _Growing:
-    """A node whose fate is open."""
+class _OpenNode:
+    """A node of a running search."""
 
     parent: int | None
     token: int
     log_probability: float
     depth: int
-    lived: bool = False
+    in_beam: bool = False
     complete: bool | None = None
     next: tuple[Choice, ...] = ()
 
 
 @dataclass
 class _Sentence:
-    """The nodes of one sentence; `slots` are the nodes of the hypotheses of the beam."""
+    """Nodes of one sentence; `slots` are the nodes in the beam."""
 
-    nodes: list[_Growing] = field(default_factory=list)
+    nodes: list[_OpenNode] = field(default_factory=list)
     slots: list[int | None] = field(default_factory=list)
 
     def add(self, parent: int, token: int, log_probability: float) -> int:
         depth = self.nodes[parent].depth + 1
-        self.nodes.append(_Growing(parent, token, log_probability, depth))
+        self.nodes.append(_OpenNode(parent, token, log_probability, depth))
         return len(self.nodes) - 1
 
 
@@ -88,13 +87,13 @@ class SearchTree:
 
     def on_prefix(self, prefix: Ids, log_probs: Values) -> None:
         for tokens, rows in zip(prefix.tolist(), log_probs, strict=True):
-            root = _Growing(None, self.bos, 0.0, 0, lived=True)
+            root = _OpenNode(None, self.bos, 0.0, 0, in_beam=True)
             sentence, at, total = _Sentence([root]), 0, 0.0
             for token, row in zip(tokens, rows, strict=True):
-                sentence.nodes[at].next = self._likeliest(row)
+                sentence.nodes[at].next = self._most_likely(row)
                 total += float(row[token])
                 at = sentence.add(at, token, total)
-                sentence.nodes[at].lived = True
+                sentence.nodes[at].in_beam = True
             sentence.slots = [at]
             self.sentences.append(sentence)
 
@@ -103,7 +102,7 @@ class SearchTree:
             sentence = self.sentences[number]
             for node, row in zip(sentence.slots, rows, strict=True):
                 if node is not None:
-                    sentence.nodes[node].next = self._likeliest(row)
+                    sentence.nodes[node].next = self._most_likely(row)
 
     def on_step(self, step: Step) -> None:
         for r, number in enumerate(step.sentences.tolist()):
@@ -112,22 +111,22 @@ class SearchTree:
     def _grow(self, sentence: _Sentence, step: Step, r: int) -> None:
         parents, tokens = step.parents[r].tolist(), step.tokens[r].tolist()
         totals, ended = step.log_probs[r].tolist(), step.ended[r].tolist()
-        places: list[int | None] = []  # the node of each candidate
+        candidates: list[int | None] = []  # their nodes
         for parent, token, total, ends in zip(parents, tokens, totals, ended, strict=True):
             at = sentence.slots[parent]
             if at is None or isinf(total):
-                places.append(None)
+                candidates.append(None)
                 continue
-            places.append(sentence.add(at, token, total))
+            candidates.append(sentence.add(at, token, total))
             if ends:
                 sentence.nodes[-1].complete = token == self.eos
         survivors = step.survivors[r].tolist()
-        sentence.slots = [None if c < 0 else places[c] for c in survivors]
+        sentence.slots = [None if c < 0 else candidates[c] for c in survivors]
         for node in sentence.slots:
             if node is not None:
-                sentence.nodes[node].lived = True
+                sentence.nodes[node].in_beam = True
 
-    def _likeliest(self, log_probs: Values) -> tuple[Choice, ...]:
+    def _most_likely(self, log_probs: Values) -> tuple[Choice, ...]:
         values, tokens = best_tokens(np.asarray(log_probs), self.top)
         found = zip(tokens.tolist(), values.tolist(), strict=True)
         return tuple((token, value) for token, value in found if value > -inf)
@@ -142,14 +141,14 @@ class SearchTree:
             for n, score, fate in zip(grown.nodes, scores, fates, strict=True)
         ]
 
-    def _score(self, node: _Growing) -> float:
+    def _score(self, node: _OpenNode) -> float:
         depth, alpha = max(node.depth, 1), self.options.length_penalty
         return node.log_probability / penalty(depth, alpha, self.counted)
 
     def _fates(self, grown: _Sentence, scores: Sequence[float]) -> list[Fate]:
         ended = [i for i, node in enumerate(grown.nodes) if node.complete is not None]
-        ranked = sorted(ended, key=lambda i: -scores[i])  # stable, as the search's own sorting is
-        parents = {n.parent for n in grown.nodes if n.lived or n.complete is not None}
+        ranked = sorted(ended, key=lambda i: -scores[i])  # stable, like the sorting of the search
+        parents = {n.parent for n in grown.nodes if n.in_beam or n.complete is not None}
         fates: list[Fate] = []
         for i, node in enumerate(grown.nodes):
             if node.complete is not None:
@@ -161,7 +160,7 @@ class SearchTree:
             elif i in grown.slots:
                 fates.append("given up")
             else:
-                fates.append("overtaken" if node.lived else "pruned")
+                fates.append("overtaken" if node.in_beam else "pruned")
         return fates
 
 

@@ -1,25 +1,27 @@
-"""Words of a text, and the attention between those of a sentence and of its translation.
+"""Word splitting, and attention between the words of a sentence and of its translation.
 
-The translation is given (forced), so that all of its steps are one pass.
+The translation is forced, so that all of its steps are one pass.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from unicodedata import category
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from glassformer.data.batching import TokenBatches
 from glassformer.errors import DataError
 from glassformer.inspect.links import WordPair
 from glassformer.model.attention import record_attention
 from glassformer.pipeline import Translator
 
-BATCH_TOKENS = 2_048  # cells of the longer side; every attention of a batch is kept
-TURN = 256  # pairs that are sorted by length and read together
+BATCH_TOKENS = 2_048  # cells of the longer side of a batch, whose attention is all kept in memory
+CHUNK = 256  # pairs that are sorted by length together
 
 WORD = re.compile(
     r"""
@@ -29,19 +31,19 @@ WORD = re.compile(
     | (?<=\w) ['’] (?:s|d|m|re|ve|ll)\b  # king 's
     | \w+ (?:-\w+)*                      # dog  est-ce
       (?: ['’] (?=\w) (?! (?:s|d|m|re|ve|ll)\b ) )?  # l' homme
-    | \S                                 # every mark by itself
+    | \S                                 # a punctuation mark
     """,
     re.VERBOSE | re.IGNORECASE,
 )
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """What stands between spaces, with punctuation split off, each mark a word of its own.
+    """Split a text at spaces and punctuation; each punctuation mark is a word.
 
-    Hyphens and what is within numbers stay (est-ce, 3.5). An apostrophe ends a word (l' homme),
-    but English endings keep theirs (king 's, do n't). These are the words of the grammar.
+    Hyphens and marks within numbers do not split (est-ce, 3.5). An apostrophe ends a word (l'
+    homme), but English endings keep theirs (king 's, do n't). These are the words of the grammar.
     """
-    # An accent that is a character of its own is part of its word, which \w does not know.
+    # \w does not match combining accents, which are part of their word.
     plain = "".join("_" if category(c).startswith("M") else c for c in text)
     return tuple(text[slice(*found.span())] for found in WORD.finditer(plain))
 
@@ -49,14 +51,14 @@ def split_words(text: str) -> tuple[str, ...]:
 def shares(
     spans: Sequence[tuple[int, int]], text: str, words: Sequence[str]
 ) -> Float[Tensor, "subwords words"]:
-    """How much of each subword stands in each word: all of it in one, but for such as "d'une"."""
-    places, end = [], 0
+    """Return the share of each subword's characters in each word; "d'une" has two words."""
+    word_spans, end = [], 0
     for word in words:
         begin = text.index(word, end)
         end = begin + len(word)
-        places.append((begin, end))
+        word_spans.append((begin, end))
     pieces = torch.tensor(spans).reshape(-1, 2, 1)
-    begins, ends = torch.tensor(places).reshape(-1, 2).unbind(1)
+    begins, ends = torch.tensor(word_spans).reshape(-1, 2).unbind(1)
     common = torch.minimum(pieces[:, 1], ends) - torch.maximum(pieces[:, 0], begins)
     return F.normalize(common.clamp(min=0).float(), p=1, dim=1)
 
@@ -64,9 +66,9 @@ def shares(
 def cross_attention(
     translator: Translator, pair: WordPair
 ) -> Float[Tensor, "layers H target source"]:
-    """The attention of each target subword (and the end) to each source subword, forced.
+    """Return the forced attention of each target subword and </s> to each source subword.
 
-    Row t is the step whose input is target position t: <s> first.
+    Row t is the step whose input is target position t; position 0 is <s>.
     """
     return _forced(translator, [translator.inputs(pair.source, pair.target)])[0]
 
@@ -74,7 +76,7 @@ def cross_attention(
 def _forced(
     translator: Translator, inputs: Sequence[tuple[Tensor, Tensor]]
 ) -> Float[Tensor, "B layers H target source"]:
-    """Of an ensemble, the first."""
+    """Run the first model of an ensemble on padded pairs."""
     model = translator.model
     sides = ([row for (row,) in side] for side in zip(*inputs, strict=True))
     source, target = (pad_sequence(rows, True, model.pad_id) for rows in sides)
@@ -89,9 +91,9 @@ def word_attention(
     pair: WordPair,
     shift: int,
 ) -> Float[Tensor, "*heads m n"]:
-    """Attention between words: summed over a source word's subwords, averaged over a target's.
+    """Return attention between words: the sum over source subwords, the mean over target subwords.
 
-    What goes to the end of the source, which is no word, is left out.
+    Attention to the </s> of the source is left out.
     """
     return _merged(attention, *_words(translator, pair), shift)
 
@@ -99,7 +101,7 @@ def word_attention(
 def _words(
     translator: Translator, pair: WordPair
 ) -> tuple[Float[Tensor, "m target"], Float[Tensor, "source n"]]:
-    """The mean over a target word's subwords, and the sum over a source word's, as matrices."""
+    """Return the matrices that average target subwords and sum source subwords per word."""
     targets = translator.target_tokenizer.spans(pair.target)
     sources = translator.source_tokenizer.spans(pair.source)
     mean = F.normalize(shares(targets, pair.target, pair.target_words).T, p=1, dim=1)
@@ -113,34 +115,26 @@ def _merged(attention: Tensor, mean: Tensor, total: Tensor, shift: int) -> Tenso
 def word_attentions(
     translator: Translator, pairs: Sequence[WordPair], batch_tokens: int = BATCH_TOKENS
 ) -> Iterator[Float[Tensor, "2 layers H m n"]]:
-    """`word_attention` of every head for each pair, at [0] as words are said, at [1] as read."""
-    for first in range(0, len(pairs), TURN):
-        turn = pairs[first : first + TURN]
-        inputs = [translator.inputs(pair.source, pair.target) for pair in turn]
+    """Yield the `word_attention` of every head for each pair, with shift 0 and shift 1."""
+    for first in range(0, len(pairs), CHUNK):
+        chunk = pairs[first : first + CHUNK]
+        inputs = [translator.inputs(pair.source, pair.target) for pair in chunk]
         found: dict[int, Tensor] = {}
-        for batch in _batches([max(x.size(1) for x in both) for both in inputs], batch_tokens):
+        lengths = np.array([[x.size(1) for x in both] for both in inputs])
+        for batch in TokenBatches(lengths, batch_tokens).epoch(0, shuffle=False):
             attentions = _forced(translator, [inputs[i] for i in batch])
             for i, attention in zip(batch, attentions, strict=True):
-                words = _words(translator, turn[i])
+                words = _words(translator, chunk[i])
                 found[i] = torch.stack([_merged(attention, *words, shift) for shift in (0, 1)])
-        yield from (found[i] for i in range(len(turn)))
-
-
-def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Those of like length together, the longest first."""
-    rest = sorted(range(len(lengths)), key=lengths.__getitem__)
-    while rest:
-        count = max(1, budget // lengths[rest[-1]])
-        yield rest[-count:]
-        del rest[-count:]
+        yield from (found[i] for i in range(len(chunk)))
 
 
 def check_lines(texts: Sequence[str], lengths: Iterable[int], longest: int, side: str) -> None:
-    """Refuse what is longer than the model was trained for, before the work."""
+    """Raise if a text is longer than those of training."""
     for number, (text, length) in enumerate(zip(texts, lengths, strict=True), 1):
         if length > longest:
             raise DataError(
                 f"Line {number:,} of the {side} has {length:,} subwords: {text[:40]!r}…",
                 f"The model was trained on no more than {longest}.",
-                "Cut it into sentences, or empty the line.",
+                "Split it into sentences, or empty the line.",
             )

@@ -1,4 +1,4 @@
-"""Subwords as a reader sees them: one side of a trace, and attention between whole words."""
+"""Tokens of one side of a trace, their words, and attention merged to words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-SPACE = "▁"  # how sentencepiece writes the space before a word
-INSIDE = "'’-"  # what stands inside words although it is no letter
+SPACE = "▁"  # sentencepiece's mark of the space before a word
+INSIDE = "'’-"  # punctuation inside words
 MARKS = ("<s>", "</s>")
 
 
 class Subwords(Protocol):
-    """What is needed of a tokenizer."""
+    """The part of a tokenizer that traces need."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
@@ -23,7 +23,7 @@ class Subwords(Protocol):
 
 @dataclass(frozen=True)
 class Word:
-    """Tokens from `start` up to but without `end`."""
+    """The tokens from `start` to `end`, exclusive."""
 
     text: str
     start: int
@@ -32,7 +32,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Side:
-    """Tokens of one side. Those that are in no word are marks: <s> and </s>."""
+    """Tokens of one side. Tokens outside words are the marks <s> and </s>."""
 
     text: str
     ids: tuple[int, ...]
@@ -45,24 +45,24 @@ class Side:
         return frozenset(set(range(len(self.ids))) - inside)
 
     def groups(self, marks: bool = True) -> tuple[Word, ...]:
-        """Its words in their order and, if they are wanted, its marks as words of their own."""
+        """Return the words in order and, if `marks`, the marks as single words."""
         if not marks:
             return self.words
-        alone = [Word(self.tokens[t], t, t + 1) for t in self.marks]
-        return tuple(sorted([*self.words, *alone], key=lambda word: word.start))
+        single = [Word(self.tokens[t], t, t + 1) for t in self.marks]
+        return tuple(sorted([*self.words, *single], key=lambda word: word.start))
 
     def each(self, marks: bool = True) -> tuple[Word, ...]:
-        """The same, token by token."""
+        """Return each token as a word."""
         shown = [t for t in range(len(self.ids)) if marks or t not in self.marks]
         return tuple(Word(readable(self.tokens[t]), t, t + 1) for t in shown)
 
-    def read(self, beginning: int, token: str) -> "Side":
-        """What a decoder reads where it says this side: the same one later, behind `beginning`."""
+    def shifted(self, bos: int, token: str) -> "Side":
+        """Return the decoder input for this output: `bos`, then all tokens but the last."""
         words = [replace(word, start=word.start + 1, end=word.end + 1) for word in self.words]
         within = [replace(w, end=min(w.end, len(self.ids))) for w in words]
         return Side(
             self.text,
-            (beginning, *self.ids[:-1]),
+            (bos, *self.ids[:-1]),
             (token, *self.tokens[:-1]),
             tuple(word for word in within if word.start < word.end),
         )
@@ -78,33 +78,33 @@ def side(tokenizer: Subwords, text: str, ids: Sequence[int]) -> Side:
 
 
 def word_spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
-    """From where to where the words go. Signs are words of their own; marks are none."""
+    """Return start and end of each word. A punctuation token is a word; marks are none."""
     starts = [t for t in range(len(tokens)) if not t or _begins(tokens[t], tokens[t - 1])]
     spans = zip(starts, [*starts[1:], len(tokens)], strict=True)
     return [(start, end) for start, end in spans if tokens[start] not in MARKS]
 
 
 def _begins(token: str, before: str) -> bool:
-    if before == SPACE:  # a space by itself belongs to what follows it
+    if before == SPACE:  # a single space belongs to the next token
         return token.startswith(SPACE) or token in MARKS
-    return token.startswith(SPACE) or _is_alone(token) or _is_alone(before)
+    return token.startswith(SPACE) or _is_single(token) or _is_single(before)
 
 
-def _is_alone(token: str) -> bool:
-    """A mark or a sign: neither letters nor figures nor what stands inside words."""
+def _is_single(token: str) -> bool:
+    """Return whether a token is a mark or punctuation, without letters or digits."""
     text = token.removeprefix(SPACE)
     return token in MARKS or (bool(text) and not any(c.isalnum() or c in INSIDE for c in text))
 
 
 def readable(token: str) -> str:
-    """A token as it is shown: without the mark of a space, if anything else is there."""
+    """Return a token without the mark of a space, unless it is nothing else."""
     return token.removeprefix(SPACE) or token
 
 
 def merged(
     attention: Float[Tensor, "*L T S"], rows: Sequence[Word], columns: Sequence[Word]
 ) -> Float[Tensor, "*L m n"]:
-    """Attention between groups: summed over a column's tokens, the mean over a row's."""
+    """Merge attention to words: the sum over a column's tokens, the mean over a row's."""
     summed = [attention[..., word.start : word.end].sum(-1) for word in columns]
     if not rows or not summed:
         return attention.new_zeros(*attention.shape[:-2], len(rows), len(columns))
@@ -114,7 +114,7 @@ def merged(
 
 
 def mark_ids(tokenizer: Subwords) -> tuple[int, int]:
-    """The ids of <s> and </s>, which stand among the first."""
+    """Return the ids of <s> and </s>, which are below 4."""
     first = tokenizer.pieces(range(4))
     bos, eos = (first.index(mark) for mark in MARKS)
     return bos, eos

@@ -1,6 +1,5 @@
-"""The claims that are made of the Transformer, as experiments that can be run.
+"""Claims about the Transformer as experiments that you can run.
 
-experiment is the shape of one, learning and trials what they are made with, experiments/ the
-claims; finding, report, drawing and page are what becomes of the numbers. docs/lab.md walks
-through them.
+experiment defines an experiment, learning and trials run it, experiments/ holds the claims;
+finding, report, drawing and page store and show the results. See docs/lab.md.
 """

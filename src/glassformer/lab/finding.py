@@ -1,4 +1,4 @@
-"""An experiment that was run: what was said before, every number, the verdict, and how it was made.
+"""The result of an experiment and its JSON file: statement, measurements, verdict, machine.
 
 run(experiment, budget, …)   →   Finding   ⇄   NAME.json
 """
@@ -13,13 +13,14 @@ from typing import Any
 
 from glassformer.errors import DataError
 from glassformer.lab.experiment import Budget, Experiment, Measurement, Results, Tick, Verdict
+from glassformer.output import save_text
 
 STATED = ("name", "title", "claim", "source", "varied", "measured", "rule")
 
 
 @dataclass(frozen=True)
 class Finding:
-    stated: dict[str, str]  # what the experiment said before it was run, by the names in STATED
+    stated: dict[str, str]  # texts of the experiment, by the names in STATED
     shown: tuple[str, ...]
     results: Results
     verdict: Verdict
@@ -29,8 +30,8 @@ class Finding:
     seconds: float
 
     @property
-    def told(self) -> str:
-        """The verdict in a word or two."""
+    def outcome(self) -> str:
+        """The outcome of the verdict, marked if the run was quick."""
         return self.verdict.outcome + " (quick run)" * self.budget.quick
 
 
@@ -53,7 +54,7 @@ def run(
 
 
 def save(finding: Finding, path: Path, tables: Sequence[Any]) -> None:
-    """As JSON. What is infinite or not a number is text there, since JSON has no such numbers."""
+    """Write JSON. Infinity and NaN, which JSON lacks, are written as strings."""
     content = {
         **finding.stated,
         "verdict": asdict(finding.verdict),
@@ -68,9 +69,8 @@ def save(finding: Finding, path: Path, tables: Sequence[Any]) -> None:
         "machine": finding.machine,
         "seconds": round(finding.seconds, 1),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", "utf-8")
+    save_text(path, text + "\n")
 
 
 def _plain(value: float) -> float | str:
@@ -78,15 +78,15 @@ def _plain(value: float) -> float | str:
 
 
 def load(path: Path) -> Finding:
-    """What `save` wrote."""
+    """Read a file that `save` wrote."""
     try:
         content = json.loads(path.read_text("utf-8"))
         return _finding(content)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"{path} is no result of an experiment: {error!r}.",
-            "`glassformer lab run` writes such files, and the report is made of all in its folder.",
-            "Run that experiment again, or move the file elsewhere.",
+            f"{path} is not the result of an experiment: {error!r}.",
+            "The report shows every JSON file in its folder; `glassformer lab run` writes them.",
+            "Run that experiment again, or move the file to another folder.",
         ) from None
 
 

@@ -1,13 +1,13 @@
-"""What experiments share: made-up tasks, small models, and the library's own step to train them.
+"""Synthetic tasks, small models, and training with the library's own step.
 
 task = Task("reverse", kind="translator")
 torch.manual_seed(seed)
-model = small(task, n_heads=2)                   # ModelSettings by name, like `build`
-learned = learn(model, task, Plan(steps=200), seed)
-learned.steps_to(99), learned.accuracy, greedy_accuracy(model, task)
+model = small_model(task, n_heads=2)             # ModelSettings by name, like `build`
+run = train(model, task, Plan(steps=200), seed)
+run.steps_to(99), run.accuracy, greedy_decode(model, task.held_out()).exact_match
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
@@ -32,12 +32,12 @@ from glassformer.train.optimizer import build_optimizers
 from glassformer.train.schedule import factor
 from glassformer.train.step import Objective, train_step
 
-HELD_OUT = 10**6  # the seed of examples that no run trains on: runs are numbered from 0
+HELD_OUT = 10**6  # seed of the held-out examples; runs have the seeds from 0
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task of data/tasks.py, as a model of one kind is asked it."""
+    """A task of data/tasks.py in the form that one kind of model takes."""
 
     name: str = "reverse"
     kind: Literal["tagger", "translator"] = "tagger"
@@ -49,7 +49,7 @@ class Task:
         return tasks.FIRST + self.symbols
 
     def examples(self, seed: int, first: int, count: int) -> Examples:
-        """Examples number `first` to `first + count` of the endless row of a seed."""
+        """Return the examples `first` to `first + count` of the endless sequence of a seed."""
         made = [
             tasks.example(self.name, seed, i, self.symbols, self.lengths)
             for i in range(first, first + count)
@@ -60,7 +60,7 @@ class Task:
         return Examples(self.kind, (Ragged.of(sources), Ragged.of(labels)))
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
-        """What is trained on at a step: no example comes twice."""
+        """Return the training batch of a step; examples never repeat."""
         return self.examples(seed, step * size, size).batch(np.arange(size))
 
     def held_out(self, size: int = 256) -> Batch:
@@ -69,11 +69,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a model of the lab is trained."""
+    """Training settings of an experiment."""
 
     steps: int = 200
     batch: int = 32  # examples
-    rate: float = 3e-3
+    rate: float = 3e-3  # peak learning rate
     warmup: int = 0
     schedule: str = "constant"
     smoothing: float = 0.0
@@ -82,41 +82,37 @@ class Plan:
     muon_rate: float = 0.02
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.98)
-    look_every: int = 25  # steps from one look at the held-out examples to the next
-    enough: float = inf  # percent of held-out labels right: training ends when a look finds it
+    validate_every: int = 25  # steps
+    stop_at: float = inf  # percent of held-out labels correct, at which training ends
 
 
 @dataclass
-class Learned:
-    """What came of training."""
+class TrainingRun:
+    """Losses, gradient norms and held-out accuracies of a training run."""
 
     losses: list[float] = field(default_factory=list)  # per label, at each update
-    norms: list[float] = field(default_factory=list)  # of the gradient, before it is clipped
-    looks: dict[int, float] = field(default_factory=dict)  # step: percent of held-out labels right
-    diverged: bool = False  # the loss or its gradient was no longer a number
+    norms: list[float] = field(default_factory=list)  # of the gradient before clipping
+    accuracies: dict[int, float] = field(default_factory=dict)  # percent, by step
+    diverged: bool = False  # the loss or its gradient became infinite or NaN
 
     @property
     def accuracy(self) -> float:
-        """At the last look; 0 if none came."""
-        return next(reversed(self.looks.values()), 0.0)
+        """Accuracy at the last validation; 0 without any."""
+        return next(reversed(self.accuracies.values()), 0.0)
 
     def steps_to(self, percent: float) -> float:
-        """Updates until a look found this accuracy; infinite if none did."""
-        return next((float(step) for step, found in self.looks.items() if found >= percent), inf)
+        """Return the step of the first validation with this accuracy, or infinity."""
+        steps = (step for step, accuracy in self.accuracies.items() if accuracy >= percent)
+        return float(next(steps, inf))
 
 
-def small(task: Task, **changes: Any) -> nn.Module:
-    """A model sized for the task and for seconds: two layers a stack, no dropout.
+def small_model(task: Task, **changes: Any) -> nn.Module:
+    """Build a model sized for the task: two layers per stack, no dropout.
 
-    Like `build` it draws its weights from torch's generator: set the seed before.
+    Like `build` it draws its weights from torch's global generator: set the seed first.
     """
-    return build(settings(task, **changes))
-
-
-def settings(task: Task, **changes: Any) -> ModelSettings:
-    """The settings of `small`, for what is put together by hand."""
     vocabulary = task.vocabulary
-    sizes = ModelSettings(
+    settings = ModelSettings(
         kind=task.kind,
         vocab_size=vocabulary,
         n_classes=vocabulary,
@@ -127,33 +123,21 @@ def settings(task: Task, **changes: Any) -> ModelSettings:
         decoder_layers=2,
         dropout=0.0,
     )
-    return sizes.replace(**changes)
+    return build(settings, **changes)
 
 
-Change = Callable[[Batch], Batch]
-
-
-def learn(
-    model: nn.Module,
-    task: Task,
-    plan: Plan,
-    seed: int,
-    change: Change | None = None,
-    held_out: Batch | None = None,
-) -> Learned:
-    """Train on fresh examples at every step. Divergence ends it and is told, not raised.
-
-    `change` is done to every batch, held-out ones too: other inputs, or masks behind them.
-    """
-    change = change or (lambda batch: batch)
+def train(
+    model: nn.Module, task: Task, plan: Plan, seed: int, held_out: Batch | None = None
+) -> TrainingRun:
+    """Train on new examples at every step. Divergence ends the run and is recorded, not raised."""
     objective = Objective(model, plan.smoothing)
     optimizers = build_optimizers(
         model, plan.optimizer, plan.rate, plan.muon_rate, plan.weight_decay, plan.betas
     )
-    asked = change(task.held_out() if held_out is None else held_out)
-    learned = Learned()
+    held_out = task.held_out() if held_out is None else held_out
+    run = TrainingRun()
     for step in range(1, plan.steps + 1):
-        batch = change(task.batch(seed, step, plan.batch))
+        batch = task.batch(seed, step, plan.batch)
         scale = factor(plan.schedule, step, plan.warmup, plan.steps)
         model.train()
         try:
@@ -161,31 +145,31 @@ def learn(
                 objective, optimizers, [batch], [seed * 1_000_003 + step], scale, plan.clip
             )
         except TrainingError:
-            learned.diverged = True
+            run.diverged = True
             break
-        learned.losses.append(update.loss)
-        learned.norms.append(update.gradient_norm)
-        if step % plan.look_every == 0 or step == plan.steps:
-            learned.looks[step] = accuracy(model, asked)
-            if learned.accuracy >= plan.enough:
+        run.losses.append(update.loss)
+        run.norms.append(update.gradient_norm)
+        if step % plan.validate_every == 0 or step == plan.steps:
+            run.accuracies[step] = accuracy(model, held_out)
+            if run.accuracy >= plan.stop_at:
                 break
     model.eval()
-    return learned
+    return run
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, batch: Batch) -> float:
-    """Percent of the labels that the model says, given the true past."""
+    """Return the percent of labels predicted correctly with teacher forcing."""
     model.eval()
     features = cast(Any, model).features(*batch.inputs)
-    asked = batch.labels != IGNORE
-    said = cast(Any, model).output(features[asked]).argmax(-1)
-    return 100 * float((said == batch.labels[asked]).float().mean())
+    labelled = batch.labels != IGNORE
+    predicted = cast(Any, model).output(features[labelled]).argmax(-1)
+    return 100 * float((predicted == batch.labels[labelled]).float().mean())
 
 
 @torch.no_grad()
 def loss(model: nn.Module, batch: Batch) -> float:
-    """Per label, without smoothing, given the true past."""
+    """Return the loss per label with teacher forcing, without smoothing."""
     model.eval()
     features = cast(Any, model).features(*batch.inputs)
     total, labels = smoothed_loss(features, cast(Any, model).output, batch.labels)
@@ -193,43 +177,31 @@ def loss(model: nn.Module, batch: Batch) -> float:
 
 
 @dataclass(frozen=True)
-class Said:
-    """Answers that a model made by itself, beside the right ones."""
+class Outputs:
+    """Decoded outputs of a model beside the references."""
 
-    answers: list[list[int]]
-    right: list[list[int]]
-
-    @property
-    def sequences(self) -> float:
-        """Percent of the answers that are right from beginning to end."""
-        pairs = zip(self.answers, self.right, strict=True)
-        return 100 * sum(answer == right for answer, right in pairs) / len(self.right)
+    outputs: list[list[int]]
+    references: list[list[int]]
 
     @property
-    def tokens(self) -> float:
-        """Percent of the right tokens that stand in their place."""
-        pairs = zip(self.answers, self.right, strict=True)
-        hits = sum(a == b for answer, right in pairs for a, b in zip(answer, right, strict=False))
-        return 100 * hits / sum(map(len, self.right))
+    def exact_match(self) -> float:
+        """Percent of outputs that equal their reference."""
+        pairs = zip(self.outputs, self.references, strict=True)
+        return 100 * sum(output == right for output, right in pairs) / len(self.references)
 
 
-def say(model: nn.Module, batch: Batch) -> Said:
-    """Greedy answers of a translator, through the search that everything decodes with."""
-    right = [[int(i) for i in row if i not in (IGNORE, EOS)] for row in batch.labels]
-    options = SearchOptions(beam_size=1, max_length=max(map(len, right)) + 2)
+def greedy_decode(model: nn.Module, batch: Batch) -> Outputs:
+    """Decode greedily with the library's search."""
+    references = [[int(i) for i in row if i not in (IGNORE, EOS)] for row in batch.labels]
+    options = SearchOptions(beam_size=1, max_length=max(map(len, references)) + 2)
     sources = [[int(i) for i in row if i != PAD] for row in batch.inputs[0]]
     found = search(TorchDecoder(cast(Any, model.eval())), sources, BOS, EOS, options)
-    return Said([hypotheses[0].ids for hypotheses in found], right)
-
-
-def greedy_accuracy(model: nn.Module, task: Task, size: int = 256) -> float:
-    """Percent of held-out examples that a translator answers without a mistake."""
-    return say(model, task.held_out(size)).sequences
+    return Outputs([hypotheses[0].ids for hypotheses in found], references)
 
 
 @contextmanager
 def gradients(model: nn.Module, batch: Batch) -> Iterator[None]:
-    """Inside the block, every parameter has its gradient of the loss per label."""
+    """Give every parameter its gradient of the loss per label inside the block."""
     model.zero_grad()
     total: Tensor = Objective(model, 0.0)(batch.labels, *batch.inputs)
     (total / batch.n_labels).backward()
@@ -238,7 +210,7 @@ def gradients(model: nn.Module, batch: Batch) -> Iterator[None]:
 
 
 def gradient_norms(model: nn.Module, batch: Batch) -> dict[str, list[float]]:
-    """Layer by layer: {"encoder": [first, …, last], …}."""
+    """Return the gradient norm of each layer: {"encoder": [first, …, last], …}."""
     with gradients(model, batch):
         return {
             name: [_norm(layer) for layer in stack.layers]

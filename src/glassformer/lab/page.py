@@ -1,15 +1,17 @@
-"""All findings on one HTML page that needs nothing else: no network, no script."""
+"""All findings on one self-contained HTML page without scripts."""
 
 from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
+from glassformer.evaluate.card import Table
 from glassformer.lab.finding import Finding
-from glassformer.lab.report import LABELS, Table, tables
+from glassformer.lab.report import LABELS, tables
 
 STYLE = """
-:root { color-scheme: light dark; --soft: #8885; --good: #1a7f4b; --bad: #b3261e; --so: #8a6100; }
-@media (prefers-color-scheme: dark) { :root { --good: #5fd39a; --bad: #ff8a80; --so: #f0c04a; } }
+:root { color-scheme: light dark; --soft: #8885; --good: #1a7f4b; --bad: #b3261e; }
+:root { --mixed: #8a6100; }
+@media (prefers-color-scheme: dark) { :root { --good: #5fd39a; --bad: #ff8a80; --mixed: #f0c04a; } }
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; }
 body { padding: 0 1rem; }
 h2 { margin-top: 3rem; border-top: 1px solid var(--soft); padding-top: 1.5rem; }
@@ -22,12 +24,12 @@ th.l, td.l { text-align: left; }
 code, small { font-size: 14px; overflow-wrap: anywhere; }
 .supported { color: var(--good); }
 .not-supported { color: var(--bad); }
-.depends { color: var(--so); }
+.depends { color: var(--mixed); }
 """
 
 
 def page(findings: Sequence[tuple[Finding, str | None]]) -> str:
-    """One HTML page that needs nothing else: of each finding, and the text of its SVG if any."""
+    """Return the page for findings, each with the text of its SVG or None."""
     contents = "".join(_entry(finding) for finding, _ in findings)
     sections = "".join(_section(finding, svg) for finding, svg in findings)
     return (
@@ -37,9 +39,9 @@ def page(findings: Sequence[tuple[Finding, str | None]]) -> str:
         "img-src data:; style-src 'unsafe-inline'\">"
         f"<title>Glassformer: the lab</title><style>{STYLE}</style></head><body><main>"
         "<h1>The lab: claims about the Transformer, measured</h1>"
-        "<p>Each verdict was computed from the numbers below it by a rule stated beforehand. "
+        "<p>A rule that is stated before the run computes each verdict from the numbers below it. "
         "Numbers are means over seeds with 95% intervals. They hold for these small models and "
-        "tasks; run an experiment yourself to see what else they hold for.</p>"
+        "tasks; change an experiment and run it to test others.</p>"
         f"<ol>{contents}</ol>{sections}</main></body></html>\n"
     )
 
@@ -61,7 +63,7 @@ def _section(finding: Finding, svg: str | None) -> str:
         f"<dt>{label}</dt><dd>{escape(stated[name])}</dd>" for name, label in LABELS.items()
     )
     image = ""
-    if svg is not None:  # as an image, so that nothing in it can run
+    if svg is not None:  # as an image, in which no script runs
         data = b64encode(svg.encode()).decode()
         alt = escape(f"{stated['title']}: {finding.verdict.because}")
         image = f'<p><img src="data:image/svg+xml;base64,{data}" alt="{alt}"></p>'
@@ -77,7 +79,7 @@ def _section(finding: Finding, svg: str | None) -> str:
 
 def _html(table: Table) -> str:
     def row(tag: str, cells: Sequence[str]) -> str:
-        left = [' class="l"' if i < table.varied else "" for i in range(len(cells))]
+        left = [' class="l"' if side == "l" else "" for side in table.alignment]
         pairs = zip(left, cells, strict=True)
         return "<tr>" + "".join(f"<{tag}{c}>{escape(x)}</{tag}>" for c, x in pairs) + "</tr>"
 

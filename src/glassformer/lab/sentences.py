@@ -1,4 +1,4 @@
-"""The embedded grammar as a task of the lab: a few thousand sentences to learn to translate."""
+"""The built-in grammar as a translation task of a few thousand sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,18 +15,17 @@ from glassformer.data.batch import Batch, Examples
 from glassformer.data.batching import Indices, TokenBatches
 from glassformer.data.ragged import Ragged
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.lab.learning import HELD_OUT, Plan, Said, Task, small
+from glassformer.lab.learning import HELD_OUT, Outputs, Plan, Task, small_model
 
-SUBWORDS = 1_500  # nearly every word of the grammar is one of them
-READ_FOR_SUBWORDS = 4_000  # pairs
+VOCABULARY = 1_500  # subwords: enough for one per word of the grammar, nearly
+TOKENIZER_PAIRS = 4_000  # sentence pairs that the tokenizer is trained on
 
 
 @dataclass(frozen=True)
 class Sentences(Task):
-    """English to French. Each seed has `pairs` of its own, and goes through them again and again.
+    """English to French. Each seed has its own `pairs`, which are repeated every epoch.
 
-    The size of a batch is in cells of its longer side, as in training at large: sentences of like
-    length come together.
+    The batch size is in cells of the longer side; sentences of similar length share a batch.
     """
 
     name: str = "grammar"
@@ -38,13 +37,13 @@ class Sentences(Task):
         return len(subwords())
 
     def examples(self, seed: int, first: int, count: int) -> Examples:
-        split, of_seed = ("valid", 0) if seed == HELD_OUT else ("train", seed + 1)
-        return _tokenised(split, of_seed, first, count)
+        split, grammar_seed = ("valid", 0) if seed == HELD_OUT else ("train", seed + 1)
+        return _tokenised(split, grammar_seed, first, count)
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
-        # Every epoch has as many batches as the first: where they are cut is decided by lengths.
-        epoch, place = divmod(step, len(_epoch(self, seed, size, 0)))
-        indices = _epoch(self, seed, size, epoch)[place]
+        # Every epoch has as many batches as the first: lengths alone decide the cuts.
+        epoch, index = divmod(step, len(_epoch(self, seed, size, 0)))
+        indices = _epoch(self, seed, size, epoch)[index]
         return self.examples(seed, 0, self.pairs).batch(indices)
 
     def held_out(self, size: int = 256) -> Batch:
@@ -53,9 +52,9 @@ class Sentences(Task):
 
 @lru_cache(maxsize=1)
 def subwords() -> Tokenizer:
-    """The same for all runs; the pairs that they are learned from are those of no run."""
-    pairs = grammar.pairs("train", READ_FOR_SUBWORDS, seed=0)
-    return Tokenizer.train((text for p in pairs for text in (p.source, p.target)), SUBWORDS)
+    """Return the tokenizer of all runs, trained on pairs that no run uses."""
+    pairs = grammar.pairs("train", TOKENIZER_PAIRS, seed=0)
+    return Tokenizer.train((text for p in pairs for text in (p.source, p.target)), VOCABULARY)
 
 
 @lru_cache(maxsize=4)
@@ -72,36 +71,37 @@ def _epoch(task: Sentences, seed: int, size: int, number: int) -> list[Indices]:
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """How a translator of the lab is taught: one way for all experiments that teach one."""
+class Setup:
+    """Task, model size and training plan of all experiments that train a translator."""
 
     task: Sentences
     plan: Plan
     width: int
     layers: int
-    asked: int  # held-out sentences
+    held_out_size: int  # sentences
 
     def translator(self, **changes: Any) -> nn.Module:
-        """Like `small`, whose weights come from torch's generator."""
+        """Build a model as `small_model` does."""
         layers = {"encoder_layers": self.layers, "decoder_layers": self.layers}
-        return small(self.task, d_model=self.width, d_ff=2 * self.width, **layers | changes)
+        return small_model(self.task, d_model=self.width, d_ff=2 * self.width, **layers | changes)
 
     def held_out(self) -> Batch:
-        return self.task.held_out(self.asked)
+        return self.task.held_out(self.held_out_size)
 
 
-_PLAN = Plan(rate=5e-3, warmup=30, schedule="linear", optimizer="muon", look_every=10**6)
-LESSON = Lesson(Sentences(pairs=8_000), replace(_PLAN, steps=350, batch=1_024), 64, 2, 256)
-QUICK = Lesson(Sentences(pairs=500), replace(_PLAN, steps=60, batch=384, warmup=5), 32, 1, 64)
+_PLAN = Plan(rate=5e-3, warmup=30, schedule="linear", optimizer="muon", validate_every=10**6)
+FULL = Setup(Sentences(pairs=8_000), replace(_PLAN, steps=350, batch=1_024), 64, 2, 256)
+QUICK = Setup(Sentences(pairs=500), replace(_PLAN, steps=60, batch=384, warmup=5), 32, 1, 64)
 
 
-def lesson(quick: bool) -> Lesson:
-    return QUICK if quick else LESSON
+def translation_setup(quick: bool) -> Setup:
+    return QUICK if quick else FULL
 
 
-def bleu(said: Said) -> float:
-    """Of the texts, as sacreBLEU counts it."""
-    return float(sacrebleu.corpus_bleu(_texts(said.answers), [_texts(said.right)]).score)
+def bleu(decoded: Outputs) -> float:
+    """Return sacreBLEU of the decoded texts."""
+    references = [_texts(decoded.references)]
+    return float(sacrebleu.corpus_bleu(_texts(decoded.outputs), references).score)
 
 
 def _texts(rows: Sequence[Sequence[int]]) -> list[str]:

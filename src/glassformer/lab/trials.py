@@ -1,7 +1,7 @@
-"""Every arm with every seed, in as many processes as the budget has threads.
+"""Run every arm with every seed, in as many processes as the budget has threads.
 
-A model of the lab is so small that a second thread would only wait. A second process does twice
-the work, and every trial has one thread, so its numbers are the same however many run.
+The models are too small to gain from a second thread. A second process doubles the throughput, and
+a trial always has one thread, so its numbers do not depend on the number of processes.
 """
 
 import multiprocessing
@@ -19,13 +19,13 @@ import torch
 
 from glassformer.lab.experiment import Arm, Budget, Measurement, Tick
 
-# Of an arm, a seed and whether it is to be quick: all that was measured. A function of a module,
-# or a functools.partial of one, so that another process finds it.
+# A function of an arm, a seed and `quick`. Another process imports it: it is a function of a module
+# or a functools.partial of one.
 Trial = Callable[[Arm, int, bool], Iterable[Measurement]]
 
 
-def over(trial: Trial, arms: Sequence[Arm], budget: Budget, tick: Tick) -> list[Measurement]:
-    """What trial(arm, seed, quick) measures for each arm and seed, in their order."""
+def run_trials(trial: Trial, arms: Sequence[Arm], budget: Budget, tick: Tick) -> list[Measurement]:
+    """Return the measurements of trial(arm, seed, quick) for each arm and seed, in their order."""
     jobs = [(arm, seed, budget.quick) for arm in arms for seed in budget.seeds]
     done: dict[int, list[Measurement]] = {}
     for number, found in _results(trial, jobs, min(budget.threads, len(jobs))):
@@ -40,45 +40,43 @@ def _results(
     if processes <= 1:
         with one_thread():
             for number, job in enumerate(jobs):
-                yield number, list(trial(*job))
+                yield number, _run(trial, job)
         return
     with ProcessPoolExecutor(
         processes,
-        multiprocessing.get_context("spawn"),  # a fork would inherit torch's threads, stopped
-        initializer=_ready,
-        initargs=_home(trial),
+        multiprocessing.get_context("spawn"),  # torch's threads do not survive a fork
+        initializer=_start_process,
+        initargs=_module_of(trial),
     ) as pool:
-        waiting = {pool.submit(_listed, trial, job): i for i, job in enumerate(jobs)}
+        jobs_by_future = {pool.submit(_run, trial, job): i for i, job in enumerate(jobs)}
         try:
-            for future in as_completed(waiting):
-                yield waiting[future], future.result()
-        finally:  # after an error or Ctrl-C, no trial that has not begun is begun
+            for future in as_completed(jobs_by_future):
+                yield jobs_by_future[future], future.result()
+        finally:  # after an error or Ctrl-C, no further trial starts
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _listed(trial: Trial, job: tuple[Arm, int, bool]) -> list[Measurement]:
+def _run(trial: Trial, job: tuple[Arm, int, bool]) -> list[Measurement]:
     return list(trial(*job))
 
 
-def _home(trial: Any) -> tuple[str, str]:
-    """The module of a trial and its file: a user's own cannot be found by its name alone."""
+def _module_of(trial: Any) -> tuple[str, str]:
+    """Return the name and file of a trial's module; a user's module is not on the import path."""
     while isinstance(trial, partial):
         trial = trial.func
     module = sys.modules[trial.__module__]
     return module.__name__, str(module.__file__)
 
 
-def _ready(name: str, file: str) -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_DFL
-    )  # Ctrl-C ends it at once: a trial may take a minute
+def _start_process(name: str, file: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a trial, which may take a minute
     torch.set_num_threads(1)
     if not name.startswith("glassformer."):
         load_module(name, Path(file))
 
 
 def load_module(name: str, file: Path) -> ModuleType:
-    """The module in `file`, known as `name` from now on."""
+    """Import the module in `file` under `name`."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     spec = spec_from_file_location(name, file)

@@ -1,4 +1,4 @@
-"""What encoder and decoder share: embedding, positions, a list of layers, a final norm."""
+"""The common part of encoder and decoder: embedding, positions, layers, final norm."""
 
 from collections.abc import Iterable
 from functools import partial

@@ -103,14 +103,14 @@ function pathTo(nodes, last) {
 }
 
 const FATES = {
-  "went on": "a continuation of it stayed in the beam, or ended",
-  "best": "ended, and is the answer",
-  "finished": "ended, and is another of the n best",
-  "outscored": "ended, and the n best that ended are better",
-  "pruned": "was not among the best of its step",
-  "overtaken": "stayed in the beam, but none of its continuations did",
-  "given up": "was alive when nothing could become better any more than what had ended",
-  "given": "was not searched for: the model was made to say it",
+  "went on": "a continuation stayed in the beam or finished",
+  "best": "finished as the answer",
+  "finished": "finished as another of the n best",
+  "outscored": "finished, with a lower score than the n best",
+  "pruned": "not among the best of its step",
+  "overtaken": "in the beam, but no continuation stayed in it",
+  "given up": "in the beam when no hypothesis could beat the finished ones",
+  "given": "part of a forced target, without search",
 };
 const SIGNS = {
   "went on": "→", "best": "★", "finished": "☆", "outscored": "▽", "pruned": "✕",
@@ -125,7 +125,7 @@ function start(document, window) {
   const byId = (id) => document.getElementById(id);
   const kinds = Object.keys(trace.attention);
   const values = Object.fromEntries(kinds.map((kind) => [kind, decoded(trace.attention[kind])]));
-  const said = trace.answer === null ? [] : pathTo(trace.nodes, trace.answer);
+  const outputNodes = trace.answer === null ? [] : pathTo(trace.nodes, trace.answer);
   const state = {
     kind: kinds[kinds.length - 1], layer: 0, head: 0, words: false, marks: true,
     step: 0, position: 0, // the row that is looked at: a step, or of the encoder a source token
@@ -230,7 +230,7 @@ function start(document, window) {
     byId("grid").setAttribute("aria-label",
       `${state.kind} attention, layer ${state.layer + 1}, head ${state.head + 1}`);
     showReading(row);
-    tellRow(row);
+    describeRow(row);
   }
   function showReading(row) {
     byId("reading").replaceChildren(...grid.columns.map((group, x) => {
@@ -243,17 +243,17 @@ function start(document, window) {
       return token;
     }));
   }
-  function tellRow(row) {
+  function describeRow(row) {
     if (row < 0) { byId("cell").textContent = ""; return; }
     const order = grid.cells[row].map((value, x) => [value, x]).sort((a, b) => b[0] - a[0]);
     const most = order.slice(0, 3).filter(([value]) => value > 0)
       .map(([value, x]) => `“${grid.columns[x].text}” ${percent(value)}`);
     byId("cell").textContent = `“${grid.rows[row].text}” looks at ${most.join(", ")}`;
   }
-  function tellCell(event) {
+  function describeCell(event) {
     const { left, top, cell } = grid.place;
     const x = Math.floor((event.offsetX - left) / cell), y = Math.floor((event.offsetY - top) / cell);
-    if (!(y in grid.cells) || !(x in grid.cells[y])) { tellRow(rowOf(grid.rows, state[spot()])); return null; }
+    if (!(y in grid.cells) || !(x in grid.cells[y])) { describeRow(rowOf(grid.rows, state[spot()])); return null; }
     const value = grid.cells[y][x];
     byId("cell").textContent =
       `“${grid.rows[y].text}” → “${grid.columns[x].text}”: ${value.toFixed(4)}`;
@@ -345,14 +345,14 @@ function start(document, window) {
   // ---- steps ----
 
   let stepButtons = [];
-  function before(step) { return step === 0 ? 0 : said[step - 1]; }
+  function before(step) { return step === 0 ? 0 : outputNodes[step - 1]; }
   function probabilityOf(step) {
-    const from = trace.nodes[before(step)], to = trace.nodes[said[step]];
+    const from = trace.nodes[before(step)], to = trace.nodes[outputNodes[step]];
     return Math.exp(to.log_probability - from.log_probability);
   }
   function listSteps() {
-    byId("s-steps").hidden = said.length === 0;
-    stepButtons = said.map((node, step) => {
+    byId("s-steps").hidden = outputNodes.length === 0;
+    stepButtons = outputNodes.map((node, step) => {
       const token = el("bdi", { dir: "auto" }, readable(trace.target.tokens[step]));
       const button = el("button", { type: "button" }, el("span", { class: "n" }, String(step + 1)),
         token, el("span", { class: "p" }, percent(probabilityOf(step))));
@@ -362,27 +362,27 @@ function start(document, window) {
     byId("steps").replaceChildren(...stepButtons.map((button) => el("li", {}, button)));
   }
   function showStep() {
-    if (!said.length) return;
+    if (!outputNodes.length) return;
     stepButtons.forEach((button, step) => {
       button.setAttribute("aria-pressed", String(step === state.step));
       button.setAttribute("tabindex", step === state.step ? "0" : "-1");
     });
-    const node = trace.nodes[before(state.step)], chosen = trace.nodes[said[state.step]];
+    const node = trace.nodes[before(state.step)], chosen = trace.nodes[outputNodes[state.step]];
     const rows = node.next.map(([token, logProbability]) => {
       const p = Math.exp(logProbability), bar = el("div");
       bar.style.width = `${100 * p}%`;
       return el("tr", {},
-        el("td", token === chosen.token ? { class: "said" } : {},
+        el("td", token === chosen.token ? { class: "output" } : {},
           el("bdi", { dir: "auto" }, readable(trace.vocabulary[token]))),
         el("td", {}, percent(p)), el("td", { class: "bar" }, bar));
     });
     byId("top").replaceChildren(
-      el("caption", {}, `The likeliest in step ${state.step + 1}; in bold what was said.`), ...rows);
+      el("caption", {}, `Most likely tokens in step ${state.step + 1}; the output is bold.`), ...rows);
   }
 
   // ---- the tree ----
 
-  const onPath = new Set([0, ...said]);
+  const onPath = new Set([0, ...outputNodes]);
   let tree = null;
   function textOf(i) {
     const tokens = pathTo(trace.nodes, i).map((n) => trace.vocabulary[trace.nodes[n].token]);
@@ -412,7 +412,7 @@ function start(document, window) {
         svg("rect", { x: x(place) - 3, y: y(place) - 10, width: across - 20, height: 20, rx: 4 }),
         svg("text", { x: x(place), y: y(place) + 4 }, name.length > 9 ? `${name.slice(0, 8)}…` : name),
         svg("text", { x: x(place) + across - 36, y: y(place) + 4, class: "sign" }, SIGNS[node.fate]),
-        svg("title", {}, tellNode(i)));
+        svg("title", {}, describeNode(i)));
       group.addEventListener("click", () => choose({ node: i }));
       tree.groups.set(i, group);
       picture.append(group);
@@ -420,9 +420,9 @@ function start(document, window) {
     byId("tree").replaceChildren(picture);
     if (!tree.at.has(state.node)) state.node = trace.answer;
   }
-  function tellNode(i) {
+  function describeNode(i) {
     const node = trace.nodes[i];
-    const end = node.complete === false ? " It ended at the limit of length, without an end mark." : "";
+    const end = node.complete === false ? " It was cut off at the length limit." : "";
     return `${textOf(i) || "the beginning"} — log-probability ${node.log_probability.toFixed(3)}, ` +
       `score ${node.score.toFixed(3)}. ${node.fate}: ${FATES[node.fate]}.${end}`;
   }
@@ -432,7 +432,7 @@ function start(document, window) {
       group.setAttribute("aria-current", String(i === state.node));
       group.classList.toggle("chosen", i === state.node);
     }
-    byId("node").textContent = tellNode(state.node);
+    byId("node").textContent = describeNode(state.node);
   }
   function listFates() {
     const found = new Set(trace.nodes.map((node) => node.fate));
@@ -461,15 +461,15 @@ function start(document, window) {
     if (trace.kind === "classifier") { byId("saliency").replaceChildren(decisionTable()); return; }
     const methods = [["attention rollout", rollout, "--faint"], ["gradient × input", trace.saliency, "--for"]];
     saliencyMethods = methods.map(([method, values, tone]) => ({ tone, panels: names.map((name) => {
-      const by = name === "source" ? "by the source" : "by what was said";
+      const by = name === "source" ? "by the source" : "by earlier output";
       const side = name === "source" ? trace.source : read;
       return [el("canvas", { role: "img" }), values[name], side, `${method}, ${by}`];
     }) }));
     byId("saliency").replaceChildren(...names.map((_, i) => el("div", { class: "columns" },
       ...saliencyMethods.map(({ panels }) => el("figure", {}, el("figcaption", {}, panels[i][3]),
         el("div", { class: "scroll" }, panels[i][0]))))),
-      el("p", { class: "hint" }, "Each row over its largest magnitude on both sides. Rollout has no sign; of " +
-        "gradient × input, the second colour speaks against what was said."));
+      el("p", { class: "hint" }, "Each row is divided by its largest magnitude. Rollout has no sign; with " +
+        "gradient × input, the second colour is against the output token."));
   }
   function showSaliency() {
     for (const { panels, tone } of saliencyMethods) {
@@ -545,7 +545,7 @@ function start(document, window) {
     const [layers, count] = trace.attention[state.kind].shape;
     state.layer = clamp(state.layer, layers);
     state.head = clamp(state.head, count);
-    state.step = clamp(state.step, said.length);
+    state.step = clamp(state.step, outputNodes.length);
     state.position = clamp(state.position, trace.source ? trace.source.tokens.length : 0);
     fill(byId("kind"), kinds, kinds.indexOf(state.kind));
     fill(byId("layer"), Array.from({ length: layers }, (_, i) => String(i + 1)), state.layer);
@@ -586,7 +586,7 @@ function start(document, window) {
   onKeys(byId("steps"), (key) => {
     const by = { ArrowUp: -1, ArrowLeft: -1, ArrowDown: 1, ArrowRight: 1 }[key];
     if (!by) return null;
-    const step = clamp(state.step + by, said.length);
+    const step = clamp(state.step + by, outputNodes.length);
     stepButtons[step].focus();
     return { step };
   });
@@ -605,10 +605,10 @@ function start(document, window) {
   byId("pruned").addEventListener("change", () => choose({ pruned: byId("pruned").checked }));
   byId("linked").addEventListener("change", () => choose({ linked: Number(byId("linked").value) }));
   byId("share").addEventListener("change", () => choose({ share: byId("share").checked }));
-  byId("grid").addEventListener("mousemove", tellCell);
-  byId("grid").addEventListener("mouseleave", () => tellRow(rowOf(grid.rows, state[spot()])));
+  byId("grid").addEventListener("mousemove", describeCell);
+  byId("grid").addEventListener("mouseleave", () => describeRow(rowOf(grid.rows, state[spot()])));
   byId("grid").addEventListener("click", (event) => {
-    const row = tellCell(event);
+    const row = describeCell(event);
     if (row !== null) choose({ [spot()]: grid.rows[row].start });
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

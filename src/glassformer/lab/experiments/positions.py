@@ -1,4 +1,4 @@
-"""Position schemes on sequences longer than any they were trained on."""
+"""Position schemes on sequences longer than those of training."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,8 +11,7 @@ from glassformer.data.batch import Examples
 from glassformer.data.ragged import Ragged
 from glassformer.data.tasks import Ids
 from glassformer.data.tokenizer import PAD
-from glassformer.lab.axes import doublings
-from glassformer.lab.drawing import line
+from glassformer.lab.drawing import line, log2_axis
 from glassformer.lab.experiment import (
     Arm,
     Budget,
@@ -23,124 +22,103 @@ from glassformer.lab.experiment import (
     Value,
     Verdict,
 )
-from glassformer.lab.judging import above, below
-from glassformer.lab.learning import Plan, Task, accuracy, learn, small
-from glassformer.lab.report import cell
-from glassformer.lab.trials import over
+from glassformer.lab.learning import Plan, Task, accuracy, small_model, train
+from glassformer.lab.trials import run_trials
 
 SCHEMES = ("none", "sinusoidal", "learned", "rope", "alibi", "relative", "relative-bucketed")
 CLAIMED = "sinusoidal"
-BACK = 3
-LEARNED, REACHED = 95.0, 90.0  # percent of labels right: at the trained length, and beyond
-RIGHT = "labels right, %"
-PLAN = Plan(steps=300, rate=3e-3, warmup=20, schedule="linear", optimizer="muon", look_every=300)
+BACK = 3  # positions
+# Percent accuracy at the trained length and beyond it. Chance is 6% (16 symbols).
+LEARNED, EXTRAPOLATED = 95.0, 90.0
+ACCURACY = "accuracy, %"
+PLAN = Plan(
+    steps=300, rate=3e-3, warmup=20, schedule="linear", optimizer="muon", validate_every=300
+)
 
 
 def back(symbols: Ids) -> Ids:
-    """What stood three places before."""
+    """Label each position with the symbol three positions before."""
     return [PAD] * BACK + symbols[:-BACK]
 
 
 def first(symbols: Ids) -> Ids:
-    """What stood at the very beginning, whose own place asks nothing."""
+    """Label each position but the first with the first symbol."""
     return [PAD] + symbols[:1] * (len(symbols) - 1)
 
 
 @dataclass(frozen=True)
 class Order(Task):
-    """Symbols drawn at random, each labelled with another, which only its place can tell."""
+    """Random symbols whose labels depend on order alone."""
 
-    answer: Callable[[Ids], Ids] = back
+    label: Callable[[Ids], Ids] = back
 
     def examples(self, seed: int, first: int, count: int) -> Examples:
         numbers = range(first, first + count)
         drawn = [tasks.example("copy", seed, i, self.symbols, self.lengths)[0] for i in numbers]
-        return Examples(self.kind, (Ragged.of(drawn), Ragged.of([self.answer(s) for s in drawn])))
+        return Examples(self.kind, (Ragged.of(drawn), Ragged.of([self.label(s) for s in drawn])))
 
 
-# A language model is asked like a tagger, and sees what came before only: it is a causal one.
+# A language model takes the labels of a tagger and is causal.
 TASKS: dict[str, tuple[Callable[[Ids], Ids], str]] = {
-    "three back": (back, "tagger"),
-    "three back, causal": (back, "language-model"),
-    "the first": (first, "tagger"),
+    "symbol 3 back": (back, "tagger"),
+    "symbol 3 back, causal": (back, "language-model"),
+    "first symbol": (first, "tagger"),
 }
 
 
 def trial(arm: Arm, seed: int, quick: bool) -> Iterator[Measurement]:
-    answer, kind = TASKS[str(arm["task"])]
+    label, kind = TASKS[str(arm["task"])]
     longest, *beyond = (8, 16, 32) if quick else (32, 64, 128, 256)
-    task = Order(symbols=8 if quick else 16, lengths=(BACK + 1, longest), answer=answer)
+    task = Order(symbols=8 if quick else 16, lengths=(BACK + 1, longest), label=label)
     torch.manual_seed(seed)
-    model = small(
+    model = small_model(
         task,
         kind=kind,
         d_model=64,
         d_ff=128,
         n_heads=4,
         positions=arm["positions"],
-        max_positions=max(beyond),  # a learned table has rows for all, trained or not
+        max_positions=max(beyond),  # rows of the learned table, trained or not
     )
-    learn(model, task, replace(PLAN, steps=120) if quick else PLAN, seed)
+    train(model, task, replace(PLAN, steps=120) if quick else PLAN, seed)
     for length in (longest, *beyond):
-        right = accuracy(model, replace(task, lengths=(length, length)).held_out(64))
-        yield Measurement({**arm, "length": length}, seed, RIGHT, right)
+        percent = accuracy(model, replace(task, lengths=(length, length)).held_out(64))
+        yield Measurement({**arm, "length": length}, seed, ACCURACY, percent)
 
 
 def measure(budget: Budget, tick: Tick) -> list[Measurement]:
     schemes = ("none", CLAIMED, "rope") if budget.quick else SCHEMES
     chosen = list(TASKS)[:1] if budget.quick else list(TASKS)
     arms: list[Arm] = [{"task": task, "positions": p} for task in chosen for p in schemes]
-    return over(trial, arms, budget, tick)
+    return run_trials(trial, arms, budget, tick)
 
 
 def judge(results: Results) -> Verdict:
     lengths = sorted(int(n) for n in results.choices("length"))
-    found = {str(task): _reach(results, str(task), lengths) for task in results.choices("task")}
-    told = "; ".join(
-        f"{task}: "
-        + ", ".join(
-            f"{cell(results.summary(RIGHT, task=task, positions=CLAIMED, length=n))} at {n}"
-            for n in lengths
+    reach = {str(task): _reach(results, str(task), lengths) for task in results.choices("task")}
+    learned = {found for found in reach.values() if found != "not learned"}
+    if learned == {"all"}:
+        reason = "Sinusoidal positions keep their accuracy at every length, on each learned task."
+        return Verdict("supported", reason)
+    if learned == {"none"}:
+        reason = (
+            "Sinusoidal positions lose their accuracy at the first longer length on every task."
         )
-        for task in found
-    )
-    because = f"Percent right of {CLAIMED} positions, trained to {lengths[0]}: {told}. " + _others(
-        results, lengths
-    )
-    counted = {reach for reach in found.values() if reach != "not learned"}
-    if counted == {"far"}:
-        return Verdict("supported", because)
-    if counted == {"nowhere"}:
-        return Verdict("not supported", because)
-    reached = "; ".join(f"{task}: {reach}" for task, reach in found.items())
-    return Verdict("depends", f"{because} How far they reach, {reached}.")
+        return Verdict("not supported", reason)
+    listed = "; ".join(f"{task}: {found}" for task, found in reach.items())
+    return Verdict("depends", f"Longer lengths at which sinusoidal positions still work: {listed}.")
 
 
 def _reach(results: Results, task: str, lengths: list[int]) -> str:
-    """How far beyond the trained length the claim carries on one task."""
+    """Return at which lengths beyond the trained one sinusoidal positions keep their accuracy."""
     trained, *beyond = (
-        results.summary(RIGHT, task=task, positions=CLAIMED, length=n) for n in lengths
+        results.summary(ACCURACY, task=task, positions=CLAIMED, length=n) for n in lengths
     )
     if trained.mean < LEARNED:
         return "not learned"
-    if all(above(summary, REACHED) for summary in beyond):
-        return "far"
-    return "nowhere" if below(beyond[0], REACHED) else "somewhat"
-
-
-def _others(results: Results, lengths: list[int]) -> str:
-    """Which schemes do reach the longest, task by task."""
-    told = []
-    for task in results.choices("task"):
-        able = [
-            str(scheme)
-            for scheme in results.choices("positions")
-            if above(
-                results.summary(RIGHT, task=task, positions=scheme, length=lengths[-1]), REACHED
-            )
-        ]
-        told.append(f"{task}: {', '.join(able) or 'none'}")
-    return f"Above {REACHED:g}% at {lengths[-1]}, {'; '.join(told)}."
+    if all(summary.above(EXTRAPOLATED) for summary in beyond):
+        return "all"
+    return "none" if beyond[0].below(EXTRAPOLATED) else "some"
 
 
 def draw(results: Results, figure: Any) -> None:
@@ -149,27 +127,26 @@ def draw(results: Results, figure: Any) -> None:
     for axes, task in zip(plots, names, strict=True):
         for number, scheme in enumerate(results.choices("positions")):
             arm: dict[str, Value] = {"task": task, "positions": scheme}
-            line(axes, results, RIGHT, "length", str(scheme), f"C{number}", "o-", **arm)
-        axes.axvline(results.choices("length")[0], color="grey", ls=":")  # trained up to here
+            line(axes, results, ACCURACY, "length", str(scheme), f"C{number}", "o-", **arm)
+        axes.axvline(results.choices("length")[0], color="grey", ls=":")  # longest in training
         axes.set_title(str(task), fontsize=10)
         axes.set_xlabel("length")
-        doublings(axes, results.choices("length"))
-    plots[0].set_ylabel("labels right, % (dotted: the longest trained on)")
+        log2_axis(axes, results.choices("length"))
+    plots[0].set_ylabel("accuracy, % (dotted: longest in training)")
     plots[0].legend(fontsize=7)
 
 
 EXPERIMENT = Experiment(
     name="positions",
     title="Positions beyond the trained length",
-    claim="Sinusoidal positions may let a model reach lengths that it never saw in training.",
+    claim="Sinusoidal positions may let a model extrapolate to lengths beyond those of training.",
     source="Attention Is All You Need, §3.5",
-    varied="the position scheme and the task, all of which only order can answer: the symbol three "
-    "places back, in an encoder and in a causal stack, and the first symbol of all",
-    measured="labels right at length 32, up to which was trained, and at 64, 128 and 256",
-    rule="On a task that is learned (95% right at the trained length), sinusoids reach far if the "
-    "95% interval of labels right lies above 90% at every greater length, and nowhere if it lies "
-    "below 90% at the first of these. Supported if they reach far on every learned task; not "
-    "supported if they reach nowhere on every one; otherwise it depends.",
+    varied="the position scheme and the task, each of which depends on order alone: the symbol "
+    "three positions back, in an encoder and in a causal stack, and the first symbol",
+    measured="accuracy at length 32, the longest in training, and at 64, 128 and 256",
+    rule="A task is learned with 95% accuracy at the trained length. Supported if, on every "
+    "learned task, the 95% interval lies above 90% at all longer lengths; not supported if, on "
+    "every learned task, it lies below 90% at the first longer length; otherwise it depends.",
     measure=measure,
     judge=judge,
     draw=draw,

@@ -1,4 +1,4 @@
-"""Results that nobody measured, and experiments run quickly, for tests of what is made of them."""
+"""Fabricated measurements, and quick runs of experiments."""
 
 import json
 from collections.abc import Iterable
@@ -9,16 +9,16 @@ from glassformer.lab.experiment import Arm, Budget, Measurement
 from glassformer.lab.finding import Finding, load, run, save
 from glassformer.lab.report import draw, tables
 
-QUICK = Budget(quick=True, seeds=(0,), threads=1)  # a seed less than on the command line
+QUICK = Budget(quick=True, seeds=(0,), threads=1)
 
 
 def runs(quantity: str, arm: Arm, values: Iterable[float]) -> list[Measurement]:
-    """One run for each value, seeds from 0."""
+    """Return one measurement per value, with seeds from 0."""
     return [Measurement(arm, seed, quantity, value) for seed, value in enumerate(values)]
 
 
 def quick_run(name: str, folder: Path) -> Finding:
-    """An experiment as `lab run --quick` has it: measured, judged, written, drawn, read again."""
+    """Run an experiment as `lab run --quick` does, and check its files."""
     experiment, shares = experiments.find(name), list[float]()
     finding = run(experiment, QUICK, "a test", {"cores": 1}, shares.append)
     assert shares[-1] == 1.0 and shares == sorted(shares)
