@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +44,8 @@ from glassformer.bench.sentences import sentence_pairs
 from glassformer.checkpoint import Checkpoint, as_arrays
 from glassformer.checkpoint import weights_of as torch_weights
 from glassformer.config import PRESETS, RunSettings, preset
+from glassformer.data.direction import tokenizers_for
+from glassformer.data.typography import normalize
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.bleu import bleu
 from glassformer.model.build import build
@@ -152,12 +154,16 @@ def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | N
             "Decoding is measured with translators of text.",
             "Name the run of a translator, or a preset.",
         )
-    found = sentence_pairs(source, reference, plan.limit)
-    tokenizer = saved.tokenizers.get("joint") or saved.tokenizers["source"]
-    encoded = [ids[: saved.settings.data.max_length] for ids in tokenizer.encode(found.sources)]
+    data = saved.settings.data
+    found = sentence_pairs(source, reference, plan.limit, data.name)
+    tokenizer = tokenizers_for(data, saved.tokenizers, data.target_language)["source"]
+    encoded = [ids[: data.max_length] for ids in tokenizer.encode(found.sources)]
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
     sources = [[*encoded[i], EOS] for i in order]
-    references = [found.references[i] for i in order] if found.references else None
+    references = None
+    if found.references:
+        plain = partial(normalize, language=data.target_language) if data.typography else str
+        references = [plain(found.references[i]) for i in order]
     fp32 = replace(saved, weights=dequantise_weights(saved.weights))
     about = f"{len(sources):,} sentences of {found.name}"
     return Task(

@@ -90,7 +90,7 @@ def evaluate(
         typer.Option(
             metavar="LANGUAGE",
             help="Target language of a model of two directions. [its main one; with --behaviour "
-            "both]",
+            "or --sets both]",
         ),
     ] = None,
     tokenised_reference: Annotated[
@@ -137,6 +137,25 @@ def evaluate(
             help="Run the behaviour suite of hand-written cases instead; no data needed.",
         ),
     ] = False,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Of the behaviour suite this kind of cases only, with every output."),
+    ] = None,
+    sets: Annotated[
+        str,
+        typer.Option(
+            metavar="SET/SPLIT,...",
+            help="Several sets of `data list`: one table of BLEU and chrF, in both directions of "
+            "the model.",
+        ),
+    ] = "",
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --sets or --behaviour: a model card, in which the section on scores or on "
+            "behaviour is replaced."
+        ),
+    ] = None,
     failures: Annotated[
         int | None,
         typer.Option(
@@ -153,13 +172,22 @@ def evaluate(
     markdown: Annotated[Path | None, typer.Option(help="The card as Markdown.")] = None,
     output: Annotated[Path | None, typer.Option(help="What was said, a line each.")] = None,
 ) -> None:
-    """Score MODEL on two parallel files, on one table, or on a named set.
+    """Score MODEL on two parallel files, on one table, on a named set, or on several sets.
 
     A translator by BLEU, chrF and perplexity; a classifier by accuracy, F1 and calibration.
     With --behaviour, a translator by rules on hand-written cases.
     """
     chosen = tuple(filter(None, columns.split(",")))
-    if behaviour:
+    o.only_with("--behaviour", behaviour, kind=kind)
+    o.not_with("--card", card is not None, "A card shows all kinds of cases.", kind=kind)
+    o.only_with("--sets or --behaviour", bool(sets) or behaviour, card=card)
+    if card and not card.is_file():
+        raise SettingsError(
+            f"There is no card {card}.",
+            "One section of a card is replaced; the rest is written by hand.",
+            "Name a card that is there, or leave --card out.",
+        )
+    if behaviour or sets:
         unused: dict[str, object] = {
             "source": source,
             "reference": reference,
@@ -170,7 +198,9 @@ def evaluate(
             "columns": columns or None,
             "set": name,
             "split": split,
-            "limit": limit,
+            "limit": limit if behaviour else None,
+            "failures": None if behaviour else failures,
+            "sets": sets if behaviour and sets else None,
             "skip_bad": skip_bad or None,
             "language": language,
             "beams": beams or None,
@@ -178,12 +208,32 @@ def evaluate(
             "training_text": training_text,
             "output": output,
         }
-        o.not_with("--behaviour", True, "The suite has its own cases and rules.", **unused)
-        o.different(json=json_file, markdown=markdown)
-        options: dict[str, Any] = {"batch_tokens": batch_tokens, "truncate": truncate}
+        flag, why = ("--behaviour", OWN_CASES) if behaviour else ("--sets", SEVERAL)
+        o.not_with(flag, True, why, **unused)
+        o.different(json=json_file, markdown=markdown, card=card)
+
+        from glassformer.cli.suites import Files, run_behaviour, run_sets
+        from glassformer.pipeline import load_translator
+
+        translator = load_translator(model, int8 or None, threads=threads)
+        if to is not None:
+            translator.check_target(to)
+        targets = translator.targets if to is None else (to,)
+        files = Files(json_file, markdown, card)
         asked = {"beam_size": beam, "length_penalty": length_penalty}
-        options |= {name: value for name, value in asked.items() if value is not None}
-        run_behaviour(model, to, int8, threads, options, failures, json_file, markdown)
+        search = {name: value for name, value in asked.items() if value is not None}
+        if behaviour:
+            options = search | {"batch_tokens": batch_tokens, "truncate": truncate}
+            run_behaviour(translator, targets, options, kind, failures, files)
+            return
+        how = How(translator.int8, batch_tokens, truncate, threads)
+        none, plainly = Extras(False, None, 0, None), Tokens(False, None)
+
+        def card_of(about: Data, target: str) -> dict[str, Any]:
+            towards = translator.towards(target)
+            return translation(model, towards, about, how, search, none, plainly).content
+
+        run_sets(sets.split(","), targets, card_of, limit, translator, files)
         return
     about = Data(
         source,
@@ -247,51 +297,6 @@ def evaluate(
             show(sheet, console)
 
 
-def run_behaviour(
-    model: str,
-    to: str | None,
-    int8: bool,
-    threads: int | None,
-    options: dict[str, Any],
-    shown: int | None,
-    json_file: Path | None,
-    markdown: Path | None,
-) -> None:
-    """Run the behaviour suite in each direction of the model; print its tables and failures.
-
-    The JSON file is the report of one direction, or an object of reports by direction.
-    """
-    from glassformer.data.direction import from_language
-    from glassformer.evaluate import behaviour
-    from glassformer.pipeline import load_translator
-
-    translator = load_translator(model, int8 or None, threads=threads)
-    targets = translator.targets if to is None else (to,)
-    reports = []
-    for target in targets:
-        direction = f"{from_language(translator.settings.data, target)}-{target}"
-        reports.append(behaviour.run(_translation(translator, target, options), direction))
-    found = [report.to_dict() for report in reports]
-    content = found[0] if len(found) == 1 else {one["direction"]: one for one in found}
-    if json_file:
-        write(json_file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    if markdown:
-        write(markdown, "\n".join(report.markdown() for report in reports))
-    print("\n\n".join(report.table() for report in reports))
-    for report in reports:
-        for failure in report.failures[:shown]:
-            print(f"\n{failure}")
-
-
-def _translation(
-    translator: "Translator", to: str, options: dict[str, Any]
-) -> Callable[[list[str]], list[str]]:
-    def translate(texts: list[str]) -> list[str]:
-        return translator.translate(texts, to=to, **options)
-
-    return translate
-
-
 def check(about: Data, extras: Extras, tokens: Tokens) -> None:
     """No option that would be passed over, and no picture that could not be drawn."""
     check_data(about)
@@ -306,6 +311,8 @@ def check(about: Data, extras: Extras, tokens: Tokens) -> None:
         picture.check(extras.plot)
 
 
+OWN_CASES = "The suite has its own cases and rules."
+SEVERAL = "It scores named sets, one after the other, and shows the scores only."
 ONE_REFERENCE = "It compares each translation with one reference."
 AS_IT_IS = "What is tokenised already is scored as it is, by the rules of no language."
 
@@ -340,13 +347,16 @@ def translation(
     to = translator.to or translator.targets[0]
     languages = from_language(trained_on, to), to
     asked = tokens.spoken or tokens.language is not None
-    examples = read(about, languages, tokenised=asked or can_tokenise(about))
+    one = bool(extras.beams or extras.failures)  # these compare with one reference
+    tokenised_too = asked or can_tokenise(about)
+    examples = read(about, languages, tokenised=tokenised_too, several=not one)
     plain = translator.plain
     sources = [plain(row[0], languages[0]) for row in examples.rows]
-    wanted = [row[1:] if about.references else row[1:2] for row in examples.rows]
+    several = examples.several
+    wanted = [row[1:] if several else row[1:2] for row in examples.rows]
     every = [[plain(reference, to) for reference in row] for row in wanted]
     references = [row[0] for row in every]
-    tokenised = None if about.references else [row[2] for row in examples.rows if len(row) > 2]
+    tokenised = None if several else [row[2] for row in examples.rows if len(row) > 2]
     given = {"tokenised_output": tokens.spoken or None, "language": tokens.language}
     o.only_with("tokenised references", bool(tokenised), **given)
     language = None if tokens.spoken else tokens.language or to
@@ -364,12 +374,12 @@ def translation(
         settings["to"] = to
     if trained_on.typography:
         settings["typography"] = "normalised in sources, output and references"
-    if about.references:
+    if several:
         settings["references"] = f"{_spread(every)} a sentence; perplexity of the first"
     if tokenised:
         settings |= {"tokenised output": tokens.spoken, "tokenised as": language}
     around = circumstances(model, examples, settings, said, how.threads)
-    scored_on = every if about.references else references
+    scored_on = every if several else references
     card = translation_card(said, scored_on, of_references, around, tokenised or None, language)
     report = Report([card.sheet()], card.to_json(), markdown(card.sheet()), said.texts)
     if extras.beams:

@@ -55,10 +55,11 @@ def read(
     labels: Collection[str] | None = None,
     *,
     tokenised: bool = False,
+    several: bool = False,
 ) -> "Examples":
     """The rows; of a translator these are the texts in its two languages, and tokenised ones.
 
-    Of a named set, tokenised ones come if they are asked for. Of a file, columns that are not named
+    Of a named set, tokenised ones or several references come if they are asked for. Of a file, columns that are not named
     are called by the languages, or text and label.
     """
     from glassformer.data.corpus import TextFiles
@@ -78,6 +79,7 @@ def read(
                 columns,
                 about.limit,
                 tokenised=tokenised,
+                several=several,
                 skip_bad=about.skip_bad,
                 labels=labels,
                 progress=watch,

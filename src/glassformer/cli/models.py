@@ -14,7 +14,7 @@ WIDTH = 100  # of a card on a wide terminal: longer lines are hard to read
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="The one to read about. [all of them, a row each]")
+        str | None, typer.Argument(help="The one to read about. [a few lines on each]")
     ] = None,
 ) -> None:
     """List the models that come with Glassformer, or print the card of one.
@@ -39,9 +39,6 @@ def default(name: str, own: str) -> Path:
 
 
 def _list() -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     names = pretrained.names()
     if not names:
         raise CheckpointError(
@@ -49,11 +46,13 @@ def _list() -> None:
             "They lie in the package when that is installed whole.",
             "Install it anew; or train one of your own: glassformer demo.",
         )
-    table = Table("name", "kind", "MB", "what it does")
-    for name in names:
-        kind, size = pretrained.settings(name).model.kind, pretrained.size(name) / 1e6
-        table.add_row(name, kind, f"{size:.1f}", pretrained.title(name))
-    Console(width=110).print(table)
+    for number, name in enumerate(names):
+        kind, facts = pretrained.settings(name).model.kind, pretrained.facts(name)
+        size = f"{pretrained.size(name) / 1e6:.1f} MB"
+        print("\n" * (number > 0) + f"{name}: {pretrained.title(name)}")
+        print("  " + ", ".join(filter(None, [kind, pretrained.direction(name), size])))
+        for fact, value in facts.items():
+            print(f"  {fact}: {value}")
 
 
 def _show(card: str) -> None:

@@ -47,7 +47,7 @@ def quantize(
     """Write RUN's best checkpoint in eight bits: smaller, faster, and it loads like any other.
 
     On data it is compared with the original: scores, answers that changed, and answers that change
-    with the batch.
+    with the batch. A quantised checkpoint at --output is replaced; its CARD.md stays.
     """
     chosen = tuple(filter(None, columns.split(",")))
     about = Data(source, reference, None, data, chosen, name, split, limit, skip_bad)
@@ -69,8 +69,11 @@ def quantize(
     before = load(folder, threads=threads)  # nothing is written that could not be loaded
     tried = trial(judged(before), about, beam, truncate) if compared else None
 
-    small = quantised(saved)
+    small, card = quantised(saved), place / pretrained.CARD
+    text = card.read_bytes() if card.is_file() else None
     checkpoint.write(small, place)
+    if text is not None:
+        card.write_bytes(text)
     sizes = [(one / checkpoint.WEIGHTS).stat().st_size for one in (folder, place)]
     print(f"written to {place}")
     print(f"{checkpoint.WEIGHTS}: fp32 {sizes[0]:,} bytes, INT8 {sizes[1]:,}", end=", ")

@@ -1,5 +1,6 @@
 """What a model is judged on: rows of the user's files or of a named set, and their checksums."""
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -23,6 +24,7 @@ class Examples:
     rows: list[Row]
     checksums: dict[str, str]
     skipped: str = ""  # bad rows, if they were to be skipped
+    several: bool = False  # a row is a source and all its references
 
 
 def turns(texts: Sequence[str]) -> list[list[int]]:
@@ -91,7 +93,8 @@ def from_references(
     good = [row for row, one in zip(rows, is_bad, strict=True) if not one]
     paths = [path] if sources is None else [sources, path]
     skipped = f"{len(rows):,} rows read, {len(bad):,} bad" if bad else ""
-    return Examples(good[:limit], {one.name: sha256_of(one) for one in paths}, skipped)
+    checksums = {one.name: sha256_of(one) for one in paths}
+    return Examples(good[:limit], checksums, skipped, several=True)
 
 
 def _lines(path: Path) -> list[str]:
@@ -116,6 +119,7 @@ def from_set(
     limit: int | None = None,
     *,
     tokenised: bool = False,
+    several: bool = False,
     skip_bad: bool = False,
     labels: Collection[str] | None = None,
     progress: datasets.Progress = datasets.silent,
@@ -123,8 +127,9 @@ def from_set(
     """A named set: a checksum is that of the text of a column, however the files are packed.
 
     With `tokenised` the tokenised text of the last column is a column more, if the set has it.
+    With `several` a row has all references of its source, if the set has a file of them.
     """
-    skipped = ""
+    skipped, references = "", None
     if name == "grammar":
         columns = columns or LANGUAGES
         rows = _grammar_rows(split, columns, limit, labels)
@@ -136,8 +141,23 @@ def from_set(
             files = replace(files, paths=(*files.paths, *more.paths))
             columns = (*columns, f"{columns[-1]} tokenised")
         rows, skipped = _read(files, limit, skip_bad, labels)
+        references = datasets.find_references(name, split, progress=progress) if several else None
     named = zip(columns, zip(*rows, strict=True), strict=True)
-    return Examples(rows, {f"{name} {split} {c}": _digest(texts) for c, texts in named}, skipped)
+    checksums = {f"{name} {split} {c}": _digest(texts) for c, texts in named}
+    if references:
+        rows = _with_all(rows, references, columns[0] == datasets.manifest(name).columns[0])
+        checksums[references.name] = sha256_of(references)
+    return Examples(rows, checksums, skipped, several=references is not None)
+
+
+def _with_all(rows: list[Row], path: Path, forward: bool) -> list[Row]:
+    """Add to each source all that `path` has for it; backward, all whose references it is among."""
+    known: dict[str, list[str]] = defaultdict(list)
+    for first, *others in (line.split("\t") for line in _lines(path)):
+        for other in others:
+            source, reference = (first, other) if forward else (other, first)
+            known[source].append(reference)
+    return [(source, *dict.fromkeys([one, *known[source]])) for source, one, *_ in rows]
 
 
 def has_tokenised(name: str, split: str) -> bool:
