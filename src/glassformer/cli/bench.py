@@ -155,8 +155,8 @@ def decode(
     source: Annotated[
         Path | None,
         typer.Option(
-            help="Sentences for translators, one a line. [news of wmt14, for models of Multi30k its "
-            "validation set, if $GLASSFORMER_DATA has it; else the embedded grammar]"
+            help="Sentences for translators, one a line. [news of wmt14, or Multi30k for its "
+            "models, if $GLASSFORMER_DATA has it; else the embedded grammar]"
         ),
     ] = None,
     reference: Annotated[
@@ -254,8 +254,8 @@ def same_bits(
     source: Annotated[
         Path | None,
         typer.Option(
-            help="Sentences, one a line. [news of wmt14, for models of Multi30k its validation set, "
-            "if $GLASSFORMER_DATA has it; else the embedded grammar]"
+            help="Sentences, one a line. [news of wmt14, or Multi30k for its models, if "
+            "$GLASSFORMER_DATA has it; else the embedded grammar]"
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Sentences, at most.")] = 1_014,

@@ -59,8 +59,8 @@ def read(
 ) -> "Examples":
     """The rows; of a translator these are the texts in its two languages, and tokenised ones.
 
-    Of a named set, tokenised ones or several references come if they are asked for. Of a file, columns that are not named
-    are called by the languages, or text and label.
+    Of a named set, tokenised ones or several references come if they are asked for. Of a file,
+    columns that are not named are called by the languages, or text and label.
     """
     from glassformer.data.corpus import TextFiles
     from glassformer.evaluate.examples import from_files, from_references, from_set
