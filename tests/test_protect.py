@@ -88,7 +88,23 @@ def test_without_split_a_text_is_read_as_it_is() -> None:
     assert layout.sentences == texts and layout.join(["A", "B"]) == ["A", "B"]
 
 
-PIECES = ["/a", "a-", "a.", "@", "<a", "`", "--a", "a_", "aA", "www.", "{", "%(", "$", "http://", "你"]
+PIECES = [
+    "/a",
+    "a-",
+    "a.",
+    "@",
+    "<a",
+    "`",
+    "--a",
+    "a_",
+    "aA",
+    "www.",
+    "{",
+    "%(",
+    "$",
+    "http://",
+    "你",
+]
 PIECES += ["A ", "a=", "😀", "日本語。", "a.b@", "x()"]
 
 

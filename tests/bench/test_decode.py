@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import two_way
 from bench.toys import ENGLISH, Here, write_text, write_translator
 from glassformer import checkpoint
 from glassformer.bench import decode, engines

@@ -85,7 +85,8 @@ def test_circumstances_are_told_in_full_and_go_through_json():
     assert ["peak memory of the process", "not told"] in unknown.cost()
 
 
-CARD = "# A\n\n| | |\n| :-- | :-- |\n| score | old |\n\n## Scores\n\nold \\1\n\n### more\n\n## Limits\n\nb\n"
+FACTS = "| | |\n| :-- | :-- |\n| score | old |\n\n"
+CARD = f"# A\n\n{FACTS}## Scores\n\nold \\1\n\n### more\n\n## Limits\n\nb\n"
 
 
 def test_a_section_of_a_card_is_replaced_and_nothing_else():

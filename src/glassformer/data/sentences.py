@@ -82,7 +82,6 @@ class Segments:
             parts += [wrap_like(sentence, text), gap]
         return "".join(parts)
 
-
     def leave(self, stays: Callable[[str], bool]) -> "Segments":
         """Return the segments without the sentences for which `stays` is true; gaps hold them."""
         found: list[str] = []
