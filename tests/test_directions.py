@@ -45,14 +45,14 @@ def seen(monkeypatch) -> list[list[int]]:
 def test_a_model_of_two_directions_translates_into_both(translator):
     assert translator.targets == ("fr", "en")
     to_french = translator.translate(ENGLISH, to="fr", **SHORT)
-    to_english = translator.translate(ENGLISH, to="en", **SHORT)
+    to_english = translator.translate(ENGLISH, to="en", split=False, **SHORT)
     assert to_french != to_english
-    assert translator.towards("en").translate(ENGLISH, **SHORT) == to_english
+    assert translator.towards("en").translate(ENGLISH, split=False, **SHORT) == to_english
 
 
 @pytest.mark.parametrize("to", ["fr", "en"])
 def test_the_tag_of_the_target_comes_first(translator, seen, to):
-    translator.translate(ENGLISH, to=to)
+    translator.translate(ENGLISH, to=to, split=False)
     plain = [normalize(text, "en" if to == "fr" else "fr") for text in ENGLISH]
     assert sorted(seen) == sorted([TAGS[to], *ids, EOS] for ids in TOKENIZER.encode(plain))
 
@@ -122,6 +122,18 @@ def test_languages_that_cannot_be_guessed_must_be_given():
 def test_the_source_tokenizer_is_that_of_the_direction(translator):
     assert translator.source_tokenizer.encode(["a dog"])[0][0] == TAGS["fr"]
     assert translator.towards("en").source_tokenizer.encode(["a dog"])[0][0] == TAGS["en"]
+
+
+def test_a_sentence_in_the_language_asked_for_stays(translator, seen):
+    mixed = "Je suis là.  I am here. C'est la maison !"
+    parts = translator.translate(mixed, to="fr").split("  ")
+    assert parts[0] == "Je suis là." and parts[1].endswith("C'est la maison !")
+    assert len(seen) == 1 and seen[0][0] == TAGS["fr"]
+    assert translator.translate("The dog is here. ", to="en") == "The dog is here. "
+    assert "".join(translator.stream(FRENCH[0], to="fr")) == FRENCH[0]
+    assert len(seen) == 1
+    translator.translate("Je suis là.")  # no language is asked for: the other one is meant
+    assert [ids[0] for ids in seen] == [TAGS["fr"], TAGS["en"]]
 
 
 # Typography

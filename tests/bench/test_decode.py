@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import two_way
 from bench.toys import ENGLISH, Here, write_text, write_translator
 from glassformer import checkpoint
 from glassformer.bench import decode, engines
@@ -249,6 +250,18 @@ def test_a_trained_model_has_bleu_beside_its_speed(
     assert (("batch 1, greedy", MARIAN) in scores) == (residual == "post-norm")
     if residual == "post-norm":
         assert scores["batch 1, greedy", MARIAN] == "–", "it decoded a part only"
+
+
+def test_sources_of_a_model_of_two_directions_have_tag_and_plain_typography(tmp_path: Path) -> None:
+    content = two_way.two_way()
+    checkpoint.write(content, tmp_path / "run")
+    (tmp_path / "a.en").write_text("the “dog”\n")
+    (tmp_path / "a.fr").write_text("le «\u00a0chien\u00a0»\u202f!\n")
+    task = trained_task(str(tmp_path / "run"), QUICK, tmp_path / "a.en", tmp_path / "a.fr")
+    subwords = content.tokenizers["joint"]
+    (ids,) = subwords.encode(['the "dog"'])
+    assert task.sources == [[subwords.tag_id("<2fr>"), *ids, EOS]]
+    assert task.references == ['le "chien" !']
 
 
 def test_a_model_without_text_is_refused(tmp_path: Path) -> None:

@@ -587,12 +587,75 @@ def test_beams_and_failures_follow_the_direction(both: Command) -> None:
 
 def test_behaviour_runs_in_both_directions(both: Command) -> None:
     suite = ("--behaviour", "--beam", "1", "--truncate", *ONE, "--failures", "1")
-    files = ("--json", "suite.json", "--markdown", "suite.md")
+    files = ("--json", "suite.json", "--markdown", "suite.md", "--card", "CARD.md")
+    Path("CARD.md").write_text(CARD)
     code, out, said = both("evaluate", "run", *suite, *files)
     assert code == 0, said
     assert set(card("suite.json")) == {"en-fr", "fr-en"}
+    passed = [f"{one['passed']} of {one['total']}" for one in card("suite.json").values()]
+    assert f"| **all kinds** | **{passed[0]}** | **{passed[1]}** |" in Path("CARD.md").read_text()
     for direction in ("en-fr", "fr-en"):
         assert f"Behaviour, {direction}" in out and direction in Path("suite.md").read_text()
     assert out.count("broken: ") == 2
     code, out, _ = both("evaluate", "run", *suite, "--to", "en")
     assert code == 0 and "fr-en" in out and "en-fr" not in out
+
+
+# Several sets
+
+SETS = ("--sets", "grammar/test,grammar/valid", "--limit", "3", "--truncate", "--beam", "1", *ONE)
+CARD = "# A model\n\n| score | none |\n\n## Scores\n\nNone.\n\n## Limits\n\nMany.\n"
+
+
+def test_several_sets_are_one_table_in_both_directions(both: Command) -> None:
+    Path("CARD.md").write_text(CARD)
+    files = ("--json", "sets.json", "--markdown", "sets.md", "--card", "CARD.md")
+    code, out, said = both("evaluate", "run", *SETS, *files)
+    assert code == 0, said
+    found = card("sets.json")["sets"]
+    assert list(found) == ["grammar/test", "grammar/valid"]
+    for to, way in (("fr", "en-fr"), ("en", "fr-en")):
+        alone = ("--set", "grammar", "--split", "test", "--to", to, *SETS[2:])
+        assert both("evaluate", "run", *alone, "--json", "one.json")[0] == 0
+        assert found["grammar/test"][way]["bleu"] == card("one.json")["bleu"]
+    row = next(r for r in Path("sets.md").read_text().splitlines() if "| grammar/test |" in r)
+    text = Path("CARD.md").read_text()
+    assert row in text and "None." not in text and text.endswith("## Limits\n\nMany.\n")
+    assert "| score | BLEU on grammar/test: " in text and "grammar/valid" in out
+
+
+def test_of_several_sets_one_direction_can_be_named(both: Command) -> None:
+    code, out, said = both("evaluate", "run", *SETS, "--to", "en")
+    assert code == 0 and "BLEU fr→en" in out and "en→fr" not in out, said
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "what"),
+    [
+        (("--sets", "grammar"), 2, "'grammar' is not the name of a set and its split"),
+        (("--sets", "grammar/tset"), 3, "split"),
+        ((*SETS, "--set", "grammar"), 2, "--set does not go with --sets"),
+        ((*SETS, "--failures", "2"), 2, "--failures does not go with --sets"),
+        ((*SETS[:2], "--behaviour"), 2, "--sets does not go with --behaviour"),
+        ((*SETS, "--to", "de"), 2, "does not translate into 'de'"),
+        ((*SETS, "--card", "none.md"), 2, "There is no card none.md"),
+        ((*FILES, "--card", "valid.en"), 2, "--card goes with --sets or --behaviour only"),
+        ((*FILES, "--kind", "names"), 2, "--kind goes with --behaviour only"),
+        (("--behaviour", "--kind", "nmaes"), 3, "no kind of behaviour cases called 'nmaes'"),
+    ],
+)
+def test_suites_refuse_what_they_do_not_use(
+    both: Command, options: tuple[str, ...], code: int, what: str
+) -> None:
+    found, out, said = both("evaluate", "run", *options)
+    assert (found, out) == (code, "") and what in " ".join(said.split())
+
+
+def test_one_kind_of_behaviour_shows_every_output(both: Command) -> None:
+    suite = ("--behaviour", "--kind", "everyday", "--beam", "1", "--truncate", "--to", "fr", *ONE)
+    code, out, said = both("evaluate", "run", *suite, "--markdown", "said.md")
+    assert code == 0, said
+    assert out.count("source: ") == out.count("output: ") == 22
+    rows = Path("said.md").read_text().splitlines()
+    assert rows[0] == "| en | fr |" and rows[2].startswith("| Where is the train station? | ")
+    assert len(rows) == 2 + 22

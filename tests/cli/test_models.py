@@ -17,15 +17,15 @@ def command(glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     return glassformer
 
 
-def test_a_list_has_name_kind_size_and_what_each_does(command: Command) -> None:
+def test_a_list_has_purpose_kind_direction_size_score_and_licence(command: Command) -> None:
     code, out, said = command("models")
     assert (code, said) == (0, "")
-    for name, kind, title in (
-        ("en-fr", "translator", "English to French"),
-        ("sentiment", "classifier", "Is a film good?"),
-    ):
-        (row,) = (line for line in out.splitlines() if title in line)
-        assert name in row and kind in row and f"{pretrained.size(name) / 1e6:.1f}" in row
+    sizes = {name: f"{pretrained.size(name) / 1e6:.1f} MB" for name in CARDS}
+    assert out.split("\n\n") == [
+        f"en-fr: English to French\n  translator, en → fr, {sizes['en-fr']}\n"
+        "  score: none\n  licence: any",
+        f"sentiment: Is a film good?\n  classifier, {sizes['sentiment']}\n",
+    ]
 
 
 @pytest.mark.parametrize("name", CARDS)

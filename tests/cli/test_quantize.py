@@ -171,6 +171,14 @@ def test_it_can_be_made_again_but_nothing_else_gives_way(glassformer: Command) -
     assert not is_quantised(checkpoint.read(Path("run/best")).weights)
 
 
+def test_the_card_of_a_model_that_is_made_again_stays(glassformer: Command) -> None:
+    write_run()
+    assert glassformer(*RUN)[0] == 0
+    Path("run/int8/CARD.md").write_text("# A card\n")
+    assert glassformer(*RUN)[0] == 0
+    assert Path("run/int8/CARD.md").read_text() == "# A card\n"
+
+
 def test_a_checkpoint_of_a_run_goes_beside_it(glassformer: Command) -> None:
     """Within it, it would be lost with it; as step-… it would pass for one of the run's own."""
     write_run()

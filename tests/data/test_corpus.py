@@ -433,6 +433,7 @@ def test_a_gzipped_pipe_is_unpacked_and_bounded(tmp_path, few_bytes):
         writer.join()
         pipe.unlink()
 
+
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
 def test_two_columns_of_one_name_are_refused_unless_a_number_tells_which(tmp_path, name):
     mark = "," if name.endswith("csv") else "\t"

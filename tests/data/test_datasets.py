@@ -105,6 +105,7 @@ def test_a_manifest_lists_every_file_of_every_split_with_its_origin(name):
         for file in split.files
         for column in split.columns or sheet.columns
     }
+    used |= {split.references for split in sheet.splits.values() if split.references}
     assert used <= sheet.files.keys()
     for file, source in sheet.files.items():
         assert file.startswith(f"{name}/")

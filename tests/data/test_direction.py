@@ -11,6 +11,7 @@ from glassformer.data.direction import (
     BothDirections,
     SourceTokenizer,
     guess_language,
+    is_written_in,
     tags,
     targets,
     tokenizers_for,
@@ -93,11 +94,31 @@ def test_subwords_without_tags_are_refused():
         ("LE CHAT DORT", "fr"),
         ("the cafés of Paris are all open", "en"),
         ("12.50", "en"),
+        ("Vitamin C, vitamin D", "en"),
+        ("I'd like vitamin D", "en"),
+        ("L’eau d’ici", "fr"),
         ("", "en"),
     ],
 )
 def test_the_language_of_a_text_is_guessed(text, language):
     assert guess_language(text) == language
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Bonjour, comment allez-vous ?", "fr"),
+        ("Il y a 25 personnes dans la salle.", "fr"),
+        ("The children are here.", "en"),
+        ("Merci", None),
+        ("Voilà: the house is in Paris.", None),
+        ("Vitamin C, vitamin D", None),
+        ("Paris", None),
+        ("", None),
+    ],
+)
+def test_a_text_is_in_a_language_beyond_doubt_only_if_nothing_speaks_against_it(text, language):
+    assert [one for one in ("en", "fr") if is_written_in(text, one)] == [language] * bool(language)
 
 
 def test_sources_are_read_without_torch():

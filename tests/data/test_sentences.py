@@ -181,6 +181,15 @@ def test_a_wrong_number_of_translations_is_refused() -> None:
         split_text("One. Two.").join(["Un."])
 
 
+@pytest.mark.parametrize("text", ["One. Two! Three?", "A.\n- B. C.\n\nD", "", "..."])
+def test_sentences_that_stay_are_part_of_the_gaps(text: str) -> None:
+    segments = split_text(text)
+    for stays in (set[str](), set(segments.sentences[1:]), set(segments.sentences)):
+        left = segments.leave(stays.__contains__)
+        assert left.sentences == tuple(one for one in segments.sentences if one not in stays)
+        assert left.join(left.sentences) == text
+
+
 PIECES = [".", "Mr. ", "A. ", '."', "a. B", ". ", "? »", "「", "\n", "a\n", "- ", "> ", " ", "! 😀"]
 PIECES += ["a long line of more than forty columns without an end\n", "@", "Is it so? Yes.\r\n"]
 

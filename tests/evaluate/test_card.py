@@ -4,9 +4,20 @@ import json
 from dataclasses import asdict
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
-from glassformer.evaluate.card import Circumstances, Sheet, Table, facts, markdown, show
+from glassformer.errors import DataError
+from glassformer.evaluate.card import (
+    Circumstances,
+    Sheet,
+    Table,
+    facts,
+    markdown,
+    show,
+    with_fact,
+    with_section,
+)
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0|" + "x" * 80
 SHEET = Sheet(
@@ -72,3 +83,21 @@ def test_circumstances_are_complete_and_survive_json():
     assert [table.rows for table in around.tables()] == [[["beam", "5"]], [["cpu", "x"]]]
     unknown = Circumstances("c", "m", {}, {}, {}, 2.0, None)
     assert ["peak memory of the process", "unknown"] in unknown.cost()
+
+
+FACTS = "| | |\n| :-- | :-- |\n| score | old |\n\n"
+CARD = f"# A\n\n{FACTS}## Scores\n\nold \\1\n\n### more\n\n## Limits\n\nb\n"
+
+
+def test_a_section_of_a_card_is_replaced_and_nothing_else():
+    new = with_section(CARD, "Scores", "| \\1 |\n")
+    assert new == CARD.replace("old \\1\n\n### more", "| \\1 |")
+    assert with_section(new, "Scores", "| \\1 |") == new
+    assert with_section(CARD, "Limits", "c") == CARD.replace("\nb\n", "\nc\n")
+    assert with_section(CARD, "Behaviour", "d") == CARD + "\n## Behaviour\n\nd\n"
+
+
+def test_a_fact_of_a_card_is_replaced_and_must_be_there():
+    assert with_fact(CARD, "score", "BLEU 1.0") == CARD.replace("| old |", "| BLEU 1.0 |")
+    with pytest.raises(DataError, match="no row"):
+        with_fact(CARD, "licence", "x")

@@ -90,6 +90,23 @@ def test_tokenised_references_are_read_if_a_set_has_them(little):
     assert found.checksums["multi30k valid fr tokenised"] == digest("un chat .", "deux .")
 
 
+def test_all_references_of_a_set_come_in_both_directions(monkeypatch, tmp_path):
+    monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path))
+    monkeypatch.setattr(datasets, "_check", lambda path, expected: None)
+    dev = tmp_path / "general/dev"
+    text(dev, "tatoeba.dev.en.gz", "Hi.", "Hello.", "Go.")
+    text(dev, "tatoeba.dev.fr.gz", "Salut.", "Bonjour.", "Va.")
+    text(dev, "tatoeba.dev.refs.tsv.gz", "Hi.\tSalut.\tBonjour.", "Hello.\tBonjour.", "Go.\tVa.")
+    found = from_set("general", "tatoeba-dev", ("en", "fr"), several=True)
+    assert found.several and "tatoeba.dev.refs.tsv.gz" in found.checksums
+    assert found.rows == [("Hi.", "Salut.", "Bonjour."), ("Hello.", "Bonjour."), ("Go.", "Va.")]
+    back = from_set("general", "tatoeba-dev", ("fr", "en"), several=True)
+    assert back.rows == [("Salut.", "Hi."), ("Bonjour.", "Hello.", "Hi."), ("Va.", "Go.")]
+    one = from_set("general", "tatoeba-dev", ("en", "fr"))
+    assert not one.several and one.rows[0] == ("Hi.", "Salut.")
+    assert not from_set("grammar", "test", limit=1, several=True).several
+
+
 def test_the_grammar_is_a_set_of_pairs_without_labels():
     found = from_set("grammar", "test", limit=3, tokenised=True)
     assert len(found.rows) == 3 and all(len(row) == 2 for row in found.rows)

@@ -13,7 +13,8 @@ from glassformer.model.build import build
 from glassformer.quantize import quantise_weights
 
 CARDS = {
-    "en-fr": "# English to French\n\nOf *nothing*.\n\n## Limits\n\nIt was never trained: œ.\n",
+    "en-fr": "# English to French\n\n| | |\n| :-- | :-- |\n| score | none |\n| licence | any |\n\n"
+    "Of *nothing*.\n\n## Limits\n\nIt was never trained: œ.\n",
     "sentiment": "# Is a film good?\n\nNobody knows.\n",
 }
 

@@ -1,20 +1,24 @@
 """A bundled model is found by its name, and what is not there is told."""
 
+import json
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from glassformer import checkpoint, pretrained
+from glassformer.data.direction import guess_language
 from glassformer.errors import CheckpointError
-from glassformer.pipeline import load_classifier, load_translator
+from glassformer.evaluate import behaviour, suite
+from glassformer.pipeline import Translator, load_classifier, load_translator
 from glassformer.quantize import is_quantised
 from pretrained.stand_ins import CARDS, bundle, write
 
 REPOSITORY = Path(__file__).parents[2]
 BOTH = ("en-fr", "sentiment")
-MEGABYTES = 30  # of all the models together
-TOLD = ("data", "score", "limits", "licence")  # of what a card must tell
+MEGABYTES = 45  # of all the models together
+TOLD = ("data", "scores", "limits", "licence")  # sections of a card
+FACTS = {"score", "licence"}
 
 
 @pytest.fixture
@@ -35,6 +39,12 @@ def test_a_name_is_that_of_a_folder_with_a_checkpoint(root: Path) -> None:
 def test_a_card_is_what_lies_in_the_folder_and_its_heading_the_title(root: Path) -> None:
     assert {name: pretrained.card(name) for name in BOTH} == CARDS
     assert pretrained.title("en-fr") == "English to French"
+    assert pretrained.facts("en-fr") == {"score": "none", "licence": "any"}
+    assert pretrained.facts("sentiment") == {}
+
+
+def test_the_direction_is_that_of_a_translator(root: Path) -> None:
+    assert [pretrained.direction(name) for name in BOTH] == ["en → fr", ""]
 
 
 def test_settings_and_size_are_those_of_the_checkpoint(root: Path) -> None:
@@ -101,7 +111,8 @@ THERE = pretrained.names()
 
 
 def test_the_models_of_the_package_are_these_and_not_too_large() -> None:
-    assert tuple(THERE) == BOTH
+    assert THERE == ["captions-en-fr", "en-fr", "sentiment"]
+    assert {pretrained.TRANSLATOR, pretrained.CLASSIFIER} <= set(THERE)
     assert sum(map(pretrained.size, THERE)) <= MEGABYTES * 1e6
 
 
@@ -113,12 +124,53 @@ def test_a_model_of_the_package_is_whole_small_and_described(name: str) -> None:
     assert {file.name for file in pretrained.folder(name).iterdir()} == files
     card = pretrained.card(name)
     assert card.startswith("# ") and len(pretrained.title(name)) <= 80
-    assert [word for word in TOLD if word not in card.lower()] == []
+    sections = [line[3:].lower() for line in card.splitlines() if line.startswith("## ")]
+    assert [name for name in TOLD if name not in sections] == []
+    assert pretrained.facts(name).keys() == FACTS
 
 
-def test_the_translator_of_the_package_translates() -> None:
-    said = load_translator("en-fr").translate("A man is riding a red bicycle.")
+def test_the_caption_model_of_the_package_translates_captions() -> None:
+    said = load_translator("captions-en-fr").translate("A man is riding a red bicycle.")
     assert "homme" in said.lower() and "vélo" in said.lower() and "rouge" in said.lower()
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return load_translator(pretrained.TRANSLATOR)
+
+
+def test_the_translator_of_the_package_translates_both_ways(translator: Translator) -> None:
+    assert translator.targets == ("fr", "en") and translator.int8
+    assert pretrained.direction("en-fr") == "en ⇄ fr"
+    texts = ["Thank you very much for your help.", "Je ne sais pas où il est."]
+    guessed = translator.translate(texts)
+    assert [guess_language(said) for said in guessed] == ["fr", "en"]
+    for text, said, to in zip(texts, guessed, ("fr", "en"), strict=True):
+        assert translator.translate(text, to=to) == said
+        assert translator.translate(said, to=to) == said  # it is in that language already
+
+
+def test_the_translator_of_the_package_copies_items_and_capitals(translator: Translator) -> None:
+    said = translator.translate("Please write to anna.k@example.org before Monday 😀", to="fr")
+    assert "anna.k@example.org" in said and said.endswith("😀")
+    assert translator.translate("THE SHOP IS CLOSED TODAY.", to="fr").isupper()
+    text = "See https://example.org/a_b for more. THE SHOP IS CLOSED."
+    told = "".join(translator.stream(text, to="fr"))
+    assert told == translator.translate(text, 1, to="fr") and "https://example.org/a_b" in told
+
+
+@pytest.mark.parametrize("heading", ["Scores", "Behaviour"])
+def test_the_figures_of_a_card_are_those_of_results(heading: str) -> None:
+    """The card of a model that is scored by `evaluate --card` shows the file in results/."""
+    file = {"Scores": "en-fr.json", "Behaviour": "en-fr_behaviour.json"}[heading]
+    found = json.loads((REPOSITORY / "results" / file).read_text("utf-8"))
+    card = pretrained.card("en-fr")
+    if heading == "Scores":
+        assert pretrained.facts("en-fr")["score"] == suite.best(found)
+        shown = suite.section(found)
+    else:
+        shown = behaviour.section(list(found.values()), "").partition("\n\n```")[0]
+    assert shown in card
 
 
 def test_the_classifier_of_the_package_knows_praise_from_blame() -> None:

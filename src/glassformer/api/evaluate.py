@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer import pretrained
 from glassformer.data import datasets
-from glassformer.errors import CheckpointError, InputError
+from glassformer.data.direction import from_language
+from glassformer.errors import CheckpointError, InputError, SettingsError
 from glassformer.extras import is_installed
 from glassformer.pipeline import (
     BATCH_TOKENS,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from glassformer.evaluate.behaviour import BehaviourReport
     from glassformer.evaluate.evaluation import Evaluation
     from glassformer.evaluate.examples import Data, Examples, Selection
+    from glassformer.evaluate.suite import Suite
 
 Model = str | Path | Pipeline
 
@@ -102,7 +104,10 @@ def evaluate(
         return e.evaluate_classifier(loaded, examples, how)
     translator = loaded.towards(to or loaded.targets[0])
     wanted = tokenised_output or language is not None or _can_tokenise(data, split, progress)
-    examples = read_for(translator, data, select, tokenised=wanted, progress=progress)
+    one = beams or bool(failures)  # these compare with one reference
+    examples = read_for(
+        translator, data, select, tokenised=wanted, several=not one, progress=progress
+    )
     _check_references(examples, beams, failures)
     tokens = e.Tokens(tokenised_output, language)
     found = e.evaluate_translator(translator, examples, how, search, tokens)
@@ -115,33 +120,92 @@ def evaluate(
     return found
 
 
+def evaluate_sets(
+    model: Model,
+    sets: Sequence[str],
+    *,
+    to: str | None = None,
+    int8: bool | None = None,
+    threads: int | None = None,
+    command: str | None = None,
+    **options: Any,
+) -> "Suite":
+    """Score a translator on several named sets in each direction; `glassformer evaluate --sets`.
+
+    `sets` are SET/SPLIT, as "wmt14/newsdev". `to` chooses one direction. `options` are those of
+    `evaluate`.
+    """
+    from glassformer.evaluate.suite import suite
+
+    named = [_set_and_split(name) for name in sets]
+    translator = _translator(model, int8, threads)
+    called = str(model) if isinstance(model, str | Path) else translator.settings.model.kind
+    cards = {}
+    for (name, split), label in zip(named, sets, strict=True):
+        for target in _targets(translator, to):
+            say(f"{label}, {_direction(translator, target)}")
+            found = evaluate(translator, name, split=split, to=target, name=called, **options)
+            cards[label, _direction(translator, target)] = found.to_json()
+    return suite(command or f"glassformer.evaluate_sets({called!r}, ...)", cards)
+
+
+def _set_and_split(name: str) -> tuple[str, str]:
+    found, slash, split = name.partition("/")
+    if not slash or not found or not split:
+        raise SettingsError(
+            f"{name!r} is not the name of a set and its split.",
+            "Several sets are named SET/SPLIT with commas between them.",
+            "For example: --sets wmt14/newsdev,general/flores-dev.",
+        )
+    return found, split
+
+
 def evaluate_behaviour(
     model: Model,
     *,
     to: str | None = None,
+    kind: str | None = None,
     int8: bool | None = None,
     threads: int | None = None,
     **options: Any,
 ) -> "list[BehaviourReport]":
     """Run the behaviour suite of hand-written cases in each direction of a translator.
 
-    `to` chooses one direction. `options` are those of `Translator.translate`.
+    `to` chooses one direction, `kind` one kind of cases. `options` are those of
+    `Translator.translate`.
     """
-    from glassformer.data.direction import from_language
     from glassformer.evaluate import behaviour
 
-    translator = _loaded(model, int8, threads)
-    if not isinstance(translator, Translator):
+    translator = _translator(model, int8, threads)
+    return [
+        behaviour.run(
+            _translation(translator, target, options), _direction(translator, target), kind
+        )
+        for target in _targets(translator, to)
+    ]
+
+
+def _translator(model: Model, int8: bool | None, threads: int | None) -> Translator:
+    loaded = _loaded(model, int8, threads)
+    if not isinstance(loaded, Translator):
         raise CheckpointError(
             f"{model} is not a translator.",
-            "The cases of the behaviour suite are sentences to translate.",
+            "The cases of the behaviour suite and the sets are sentences to translate.",
             "Name the run of a translator.",
         )
-    reports = []
-    for target in translator.targets if to is None else (to,):
-        direction = f"{from_language(translator.settings.data, target)}-{target}"
-        reports.append(behaviour.run(_translation(translator, target, options), direction))
-    return reports
+    return loaded
+
+
+def _targets(translator: Translator, to: str | None) -> tuple[str, ...]:
+    """Return the target languages that are asked for: `to`, or all of the model."""
+    if to is None:
+        return translator.targets
+    translator.check_target(to)
+    return (to,)
+
+
+def _direction(translator: Translator, to: str) -> str:
+    return f"{from_language(translator.settings.data, to)}-{to}"
 
 
 def _translation(
@@ -201,6 +265,7 @@ def read_for(
     select: "Selection",
     *,
     tokenised: bool = False,
+    several: bool = False,
     progress: bool = True,
 ) -> "Examples":
     """Read the examples of a translator in its languages, or of a classifier with its labels."""
@@ -211,8 +276,8 @@ def read_for(
     languages = languages_of(model) if isinstance(model, Translator) else ()
     with _fetching(progress) as watch:
         return read_examples(
-            data, languages, labels, select=select, tokenised=tokenised, progress=watch,
-            notice=say if progress else silent,
+            data, languages, labels, select=select, tokenised=tokenised, several=several,
+            progress=watch, notice=say if progress else silent,
         )  # fmt: skip
 
 

@@ -88,7 +88,11 @@ def quantize(
         examples = read_for(judged, data, select, progress=progress)
         trial = Trial.of(judged, examples, beam_size or 5, truncate)
     small = Checkpoint(saved.settings, quantise_weights(saved.weights), saved.tokenizers)
+    card = place / pretrained.CARD
+    text = card.read_bytes() if card.is_file() else None
     checkpoint.write(small, place)
+    if text is not None:  # a bundled model is replaced under its card
+        card.write_bytes(text)
     sizes = [(one / checkpoint.WEIGHTS).stat().st_size for one in (folder, place)]
     error = _largest_error(saved.weights, small.weights)
     compared = _compared(trial, before, load(place, threads=threads), progress)

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +44,7 @@ from glassformer.checkpoint import Checkpoint, as_arrays
 from glassformer.checkpoint import weights_of as torch_weights
 from glassformer.config import PRESETS, RunSettings, preset
 from glassformer.data.direction import tokenizers_for
+from glassformer.data.typography import normalize
 from glassformer.decode.options import SearchOptions
 from glassformer.evaluate.bleu import bleu
 from glassformer.evaluate.card import Row, Table
@@ -150,13 +151,16 @@ def random_task(name: str, plan: Plan) -> Task:
 def trained_task(name: str, plan: Plan, source: Path | None, reference: Path | None) -> Task:
     """Real sentences; each output ends where the model ends it."""
     saved = read_model(name, "translator")
-    found = sentence_pairs(source, reference, plan.limit)
     data = saved.settings.data
+    found = sentence_pairs(source, reference, plan.limit, data.name)
     tokenizer = tokenizers_for(data, saved.tokenizers, data.target_language)["source"]
     encoded = [ids[: data.max_length] for ids in tokenizer.encode(found.sources)]
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
     sources = [[*encoded[i], EOS] for i in order]
-    references = [found.references[i] for i in order] if found.references else None
+    references = None
+    if found.references:
+        plain = partial(normalize, language=data.target_language) if data.typography else str
+        references = [plain(found.references[i]) for i in order]
     fp32 = replace(saved, weights=dequantise_weights(saved.weights))
     about = f"{len(sources):,} sentences of {found.name}"
     return Task(

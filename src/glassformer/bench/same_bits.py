@@ -44,7 +44,8 @@ def compare(
     model: str, plan: Plan, source: Path | None = None, tick: Tick = lambda: None
 ) -> tuple[str, int, list[Comparison]]:
     """Return what was decoded, the number of sentences, and the comparisons."""
-    found = sentence_pairs(source, None, plan.limit)
+    trained_on = load_translator(model).settings.data.name
+    found = sentence_pairs(source, None, plan.limit, trained_on)
     comparisons: list[Comparison] = []
     for precision, int8 in (("fp32", False), ("INT8", True)):
         translators = {n: load_translator(model, int8, threads=n) for n in {1, *plan.threads}}

@@ -30,24 +30,32 @@ class Sentences:
     references: list[str] | None
 
 
-def sentence_pairs(source: Path | None, reference: Path | None, limit: int) -> Sentences:
+CAPTIONS = ("multi30k", "valid", "Multi30k's validation set")
+NEWS = ("wmt14", "newsdev", "newstest2014, the part for tuning")
+
+
+def sentence_pairs(
+    source: Path | None, reference: Path | None, limit: int, trained_on: str = CAPTIONS[0]
+) -> Sentences:
     """Return up to `limit` sentences of `source`, with references if a file of them is given.
 
-    Without a file they are those of Multi30k's validation set if it is there, else the grammar's.
+    Without a file they are captions for a model trained on Multi30k and news for others, if these
+    sets are there, else the grammar's.
     """
     if source is None:
-        return _multi30k(limit) or _grammar(limit)
+        return _set(limit, CAPTIONS if trained_on == CAPTIONS[0] else NEWS) or _grammar(limit)
     paths = (source,) if reference is None else (source, reference)
     files = TextFiles(paths, format="lines")
     return _read(source.name, files, limit)
 
 
-def _multi30k(limit: int) -> Sentences | None:
+def _set(limit: int, found: tuple[str, str, str]) -> Sentences | None:
+    name, split, title = found
     try:
-        files = datasets.find("multi30k", "valid", ("en", "fr"), download=False)
+        files = datasets.find(name, split, ("en", "fr"), download=False)
     except DataError:  # it is not on this machine
         return None
-    return _read("Multi30k's validation set", files, limit)
+    return _read(title, files, limit)
 
 
 def _grammar(limit: int) -> Sentences:

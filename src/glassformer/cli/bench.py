@@ -33,7 +33,8 @@ Sentences = Annotated[
         "--source",
         metavar="FILE",
         help="Sentences to translate, one per line.",
-        show_default="Multi30k's validation set if $GLASSFORMER_DATA has it, else the grammar",
+        show_default="news, or captions for models of Multi30k, if $GLASSFORMER_DATA has them; "
+        "else the grammar",
     ),
 ]
 

@@ -1,6 +1,7 @@
 """`glassformer evaluate`: score a model, as tables, JSON and Markdown."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +34,7 @@ def evaluate(
         typer.Option(
             metavar="LANGUAGE",
             help="Target language of a model of two directions.",
-            show_default="the first one it was trained for; both with --behaviour",
+            show_default="the first one it was trained for; both with --behaviour or --sets",
         ),
     ] = None,
     tokenised_reference: Annotated[
@@ -84,6 +85,26 @@ def evaluate(
             help="Run the behaviour suite of hand-written cases instead; it needs no data.",
         ),
     ] = False,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="Run one kind of behaviour cases, and print every output."
+        ),
+    ] = None,
+    sets: Annotated[
+        str,
+        typer.Option(
+            metavar="SET/SPLIT,...",
+            help="Score several sets of `data list` in each direction: one table of BLEU and chrF.",
+        ),
+    ] = "",
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Replace the scores of --sets, or the table of --behaviour, in this model card.",
+        ),
+    ] = None,
     failures: Annotated[
         int | None,
         typer.Option(
@@ -106,7 +127,7 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Write the model's output, one per line.")
     ] = None,
 ) -> None:
-    """Score MODEL on two parallel files, on one table, or on a named set.
+    """Score MODEL on two parallel files, on one table, on a named set, or on several sets.
 
     A translator is scored by BLEU, chrF and perplexity, a classifier by accuracy, F1 and
     calibration. With --behaviour a translator is checked by rules on hand-written cases.
@@ -118,19 +139,27 @@ def evaluate(
         "language": language, "beams": beams or None, "plot": plot,
         "training_text": training_text,
     }  # fmt: skip
-    if behaviour:
+    o.only_with("--behaviour", behaviour, kind=kind)
+    o.not_with("--card", card is not None, "A card shows all kinds of cases.", kind=kind)
+    o.only_with("--sets or --behaviour", bool(sets) or behaviour, card=card)
+    if behaviour or sets:
         of_data: dict[str, object] = {
-            "data": data, "columns": columns or None, "set": name, "split": split, "limit": limit,
+            "data": data, "columns": columns or None, "set": name, "split": split,
             "skip_bad": skip_bad or None, "output": output,
+            "limit": limit if behaviour else None, "sets": sets if behaviour and sets else None,
+            "failures": None if behaviour else failures,
         }  # fmt: skip
-        why = "The suite has its own cases and rules."
-        o.not_with("--behaviour", True, why, **of_text, **of_data)
-        o.different(json=json_file, markdown=markdown)
+        flag, why = ("--behaviour", OWN_CASES) if behaviour else ("--sets", SEVERAL_SETS)
+        o.not_with(flag, True, why, **of_text, **of_data)
+        o.different(json=json_file, markdown=markdown, card=card)
+        files = Files(json_file, markdown, card)
         given = {key: value for key, value in search.items() if value is not None}
-        run_behaviour(
-            model, to, int8, threads, failures, json_file, markdown,
-            {"batch_tokens": batch_tokens, "truncate": truncate, **given},
-        )  # fmt: skip
+        given |= {"to": to, "int8": int8 or None, "threads": threads}
+        given |= {"batch_tokens": batch_tokens, "truncate": truncate}
+        if behaviour:
+            run_behaviour(model, kind, failures, files, given)
+        else:
+            run_sets(model, sets.split(","), files, given | {"limit": limit})
         return
     o.different(json=json_file, markdown=markdown, output=output, plot=plot)
     chosen = Choice(
@@ -162,6 +191,8 @@ def evaluate(
     tell(found, json_file, markdown, output, plot)
 
 
+OWN_CASES = "The suite has its own cases and rules."
+SEVERAL_SETS = "It scores named sets, one after the other, and shows the scores only."
 ONE_REFERENCE = "It compares each translation with one reference."
 AS_IT_IS = "Tokenised output is compared as it is, by the rules of no language."
 
@@ -205,32 +236,67 @@ def tell(
         found.show(Console(width=WIDTH, highlight=False))
 
 
+@dataclass(frozen=True)
+class Files:
+    """Where a suite is written to."""
+
+    json: Path | None
+    markdown: Path | None
+    card: Path | None  # an existing model card, of which one section is replaced
+
+    def __post_init__(self) -> None:
+        if self.card and not self.card.is_file():
+            raise SettingsError(
+                f"There is no card {self.card}.",
+                "One section of a card is replaced; the rest is written by hand.",
+                "Name an existing card, or leave --card out.",
+            )
+
+    def write(self, content: dict[str, Any], markdown: str) -> None:
+        if self.json:
+            o.save(self.json, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        if self.markdown:
+            o.save(self.markdown, markdown)
+
+
 def run_behaviour(
-    model: str,
-    to: str | None,
-    int8: bool,
-    threads: int | None,
-    shown: int | None,
-    json_file: Path | None,
-    markdown: Path | None,
-    options: dict[str, Any],
+    model: str, kind: str | None, shown: int | None, files: Files, options: dict[str, Any]
 ) -> None:
-    """Run the behaviour suite in each direction of the model; print its tables and failures.
+    """Run the behaviour suite in each direction; print its tables and failures, or all of a kind.
 
     The JSON file is the report of one direction, or an object of reports by direction.
     """
     from glassformer.api.evaluate import evaluate_behaviour
+    from glassformer.evaluate.behaviour import section
+    from glassformer.evaluate.card import with_section
 
-    reports: list[BehaviourReport] = evaluate_behaviour(
-        model, to=to, int8=int8 or None, threads=threads, **options
-    )
+    reports: list[BehaviourReport] = evaluate_behaviour(model, kind=kind, **options)
     found = [report.to_dict() for report in reports]
     content = found[0] if len(found) == 1 else {one["direction"]: one for one in found}
-    if json_file:
-        o.save(json_file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    if markdown:
-        o.save(markdown, "\n".join(report.markdown() for report in reports))
+    tables = [report.markdown() if kind is None else report.outputs() for report in reports]
+    files.write(content, "\n".join(tables))
+    if files.card:
+        old = files.card.read_text("utf-8")
+        o.save(files.card, with_section(old, "Behaviour", section(found, o.written_command())))
     print("\n\n".join(report.table() for report in reports))
     for report in reports:
-        for failure in report.failures[:shown]:
-            print(f"\n{failure}")
+        for result in (report.failures if kind is None else report.results)[:shown]:
+            print(f"\n{result}")
+
+
+def run_sets(model: str, sets: list[str], files: Files, options: dict[str, Any]) -> None:
+    """Score the model on each set in each direction; print one table."""
+    from rich.console import Console
+
+    from glassformer.api.evaluate import evaluate_sets
+    from glassformer.evaluate import suite as suites
+    from glassformer.evaluate.card import markdown, show, with_fact, with_section
+    from glassformer.evaluate.evaluation import WIDTH
+
+    suite = evaluate_sets(model, sets, command=o.written_command(), **options)
+    sheet = suites.sheet(suite)
+    files.write(suite, markdown(sheet))
+    if files.card:
+        old = with_fact(files.card.read_text("utf-8"), "score", suites.best(suite))
+        o.save(files.card, with_section(old, "Scores", suites.section(suite)))
+    show(sheet, Console(width=WIDTH, highlight=False))

@@ -42,9 +42,6 @@ def default(name: str, own: str) -> Path:
 
 
 def _list() -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     names = pretrained.names()
     if not names:
         raise CheckpointError(
@@ -52,11 +49,13 @@ def _list() -> None:
             "A complete installation has them in the package.",
             "Install the package again, or train your own model: glassformer demo.",
         )
-    table = Table("name", "kind", "MB", "what it does")
-    for name in names:
-        kind, size = pretrained.settings(name).model.kind, pretrained.size(name) / 1e6
-        table.add_row(name, kind, f"{size:.1f}", pretrained.title(name))
-    Console(width=110).print(table)
+    for number, name in enumerate(names):
+        kind, facts = pretrained.settings(name).model.kind, pretrained.facts(name)
+        size = f"{pretrained.size(name) / 1e6:.1f} MB"
+        print("\n" * (number > 0) + f"{name}: {pretrained.title(name)}")
+        print("  " + ", ".join(filter(None, [kind, pretrained.direction(name), size])))
+        for fact, value in facts.items():
+            print(f"  {fact}: {value}")
 
 
 def _show(card: str) -> None:

@@ -34,7 +34,7 @@ def quantize(
     """Write RUN's best checkpoint in eight bits: smaller, faster, and it loads like any other.
 
     With data the two are compared: scores, outputs that changed, and outputs that depend on the
-    batch.
+    batch. A quantised checkpoint at --output is replaced; its CARD.md stays.
     """
     compared = any((source, reference, data, name))
     given = {"columns": columns or None, "split": split, "limit": limit, "beam": beam}

@@ -187,20 +187,17 @@ class Job:
     sentences: int = 0
 
     def answer(self, texts: list[str]) -> list[list[str]]:
-        from glassformer.pipeline.layout import Layout
-
-        layout = Layout(texts, self.split)
+        layout = self.translator.layout(texts, self.split)
         sentences = layout.sentences
-        found = self.translator.n_best(
-            sentences,
+        found = self.translator.in_layout(
+            layout,
+            self.translator.target_languages(texts),
             self.options,
             None if self.prefix is None else [self.prefix] * len(sentences),
-            to=layout.of_each_sentence(self.translator.target_languages(texts)),
             typeset=self.typeset,
             batch_tokens=self.batch_tokens,
             truncate=self.truncate,
             first=self.sentences,
-            unit=layout.unit,
         )
         first, self.lines = self.lines, self.lines + len(texts)
         self.sentences += len(sentences)
@@ -215,9 +212,7 @@ class Job:
         ]
 
     def stream(self, text: str, search: dict[str, Any]) -> Iterator[str]:
-        from glassformer.pipeline.layout import Layout
-
         number = self.sentences
-        self.sentences += len(Layout([text], self.split).sentences)
+        self.sentences += len(self.translator.layout([text], self.split).sentences)
         how: dict[str, Any] = {"split": self.split, "typeset": self.typeset, "number": number}
         return self.translator.stream(text, truncate=self.truncate, **how, **search)

@@ -64,6 +64,7 @@ class Split(Settings):
     where: tuple[str, str] | None = None  # a column, and a pattern that it must match
     start: int = 0
     stop: int | None = None
+    references: str | None = None  # TSV file: the first column, then all that the second may be
 
 
 class Manifest(Settings):
@@ -104,6 +105,13 @@ def find(
     paths = tuple(_obtain(sheet, file, download, progress) for file in _choose(part, chosen))
     named = chosen if "{column}" not in part.files[0] else ()
     return TextFiles(paths, named, start=part.start, stop=part.stop, where=part.where)
+
+
+def find_references(name: str, split: str, *, progress: Progress = silent) -> Path | None:
+    """Return the file of all references of a split, checked; None if the set has one of each."""
+    sheet = manifest(name)
+    file = sheet.splits[known(f"split of {name}", split, sheet.splits)].references
+    return _obtain(sheet, file, True, progress) if file else None
 
 
 def get(name: str, progress: Progress = silent) -> dict[str, TextFiles]:

@@ -98,14 +98,15 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = re.compile(r"[^\W\d_]+['’]?")
 # Frequent words of one language that are no frequent words of the other.
 _FRENCH = _words(
     """le la les un une des du de et est à au aux en que qui ne pas je tu il elle nous vous ils
     elles ce cette ces se sa son ses mon ma mes ton ta tes notre votre leur leurs pour dans sur avec
     sans mais ou où donc par plus très bien bonjour merci oui non suis es sommes êtes sont ai avez
     avons ont été être avoir fait faire peut comme quand quel quelle tout tous toute y lui cela ça
-    c d j l m n qu salut bonsoir monsieur madame plaît aujourd hui demain hier ici là quoi"""
+    c' d' j' l' m' n' s' t' qu' salut bonsoir monsieur madame plaît aujourd hui demain hier ici là
+    quoi"""
 )
 _ENGLISH = _words(
     """the an of and is in that it for was with he his be at by had not are but from have they which
@@ -116,16 +117,29 @@ _ENGLISH = _words(
     see work here get both between life being under never day same another know while last might
     great i am hello yes please thank thanks this does don didn isn aren wasn won let re ve ll"""
 )
+CERTAIN = 2  # frequent words of one language, none of the other: a single one may be a name
 _ACCENTS = frozenset("éèêëàâçùûîïôœ")
 
 
 def guess_language(text: str) -> str:
     """Guess "en" or "fr" by frequent words and accents; "en" where they do not tell."""
-    words = [word.lower() for word in _WORD.findall(text)]
-    french = sum(word in _FRENCH for word in words)
-    english = sum(word in _ENGLISH for word in words)
+    found = _evidence(text)
+    return "fr" if found["fr"] > found["en"] else "en"
+
+
+def is_written_in(text: str, language: str) -> bool:
+    """Return whether `text` is in `language`, "en" or "fr", and nothing speaks against it."""
+    found = _evidence(text)
+    return found.pop(language) >= CERTAIN and not any(found.values())
+
+
+def _evidence(text: str) -> dict[str, int]:
+    """Count frequent words and accents of each language."""
+    words = [word.lower().replace("’", "'") for word in _WORD.findall(text)]
+    bare = [word.removesuffix("'") for word in words]
+    french = sum(word in _FRENCH or one in _FRENCH for word, one in zip(words, bare, strict=True))
     french += sum(not _ACCENTS.isdisjoint(word) for word in words)
-    return "fr" if french > english else "en"
+    return {"en": sum(word in _ENGLISH for word in bare), "fr": french}
 
 
 def guess_target(data: DataSettings, text: str) -> str:

@@ -8,7 +8,7 @@ Every pattern reads a character a bounded number of times, so that time grows li
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from glassformer.errors import InputError
@@ -81,6 +81,18 @@ class Segments:
         for sentence, text, gap in zip(self.sentences, translations, self.gaps[1:], strict=True):
             parts += [wrap_like(sentence, text), gap]
         return "".join(parts)
+
+    def leave(self, stays: Callable[[str], bool]) -> "Segments":
+        """Return the segments without the sentences for which `stays` is true; gaps hold them."""
+        found: list[str] = []
+        gaps = [[self.gaps[0]]]
+        for sentence, gap in zip(self.sentences, self.gaps[1:], strict=True):
+            if stays(sentence):
+                gaps[-1] += [sentence, gap]
+            else:
+                found.append(sentence)
+                gaps.append([gap])
+        return Segments(tuple(found), tuple(map("".join, gaps)))
 
 
 def split_text(text: str) -> Segments:

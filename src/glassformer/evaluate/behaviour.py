@@ -10,12 +10,14 @@ the rules are fair.
 
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from glassformer.data.corpus import known
 from glassformer.errors import GlassformerError, InputError
+from glassformer.evaluate.card import markdown_table
 from glassformer.evaluate.rules import RULES, USUAL, Case
 
 Translate = Callable[[list[str]], list[str]]
@@ -38,7 +40,8 @@ class Result:
 
     def __str__(self) -> str:
         reasons = "; ".join(f"{rule}: {reason}" for rule, reason in self.problems.items())
-        parts = {"source": self.case.source, "output": self.output, "broken": reasons}
+        parts = {"source": self.case.source, "output": self.output}
+        parts |= {"broken": reasons} if reasons else {}
         return f"{self.case.kind}\n" + "\n".join(
             f"  {name}: {text!r}" if "\n" in text or not text.strip() else f"  {name}: {text}"
             for name, text in parts.items()
@@ -94,6 +97,11 @@ class BehaviourReport:
         head = ["| kind | passed | cases |", "| :-- | --: | --: |"]
         return "\n".join([f"## Behaviour, {self.direction}", "", *head, *rows, total]) + "\n"
 
+    def outputs(self) -> str:
+        """Return a Markdown table of every source and its output."""
+        rows = [[result.case.source, result.output] for result in self.results]
+        return markdown_table(self.direction.split("-"), rows, "ll") + "\n"
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "direction": self.direction,
@@ -118,15 +126,33 @@ class BehaviourReport:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
 
-def run(translate: Translate, direction: str = "en-fr") -> BehaviourReport:
-    """Translate all cases of `direction` and check the outputs.
+def run(translate: Translate, direction: str = "en-fr", kind: str | None = None) -> BehaviourReport:
+    """Translate all cases of `direction`, or those of one kind, and check the outputs.
 
     A case that `translate` refuses with an error of this package fails; other errors are raised.
     """
     cases = load_cases(direction)
+    if kind is not None:
+        known("kind of behaviour cases", kind, {case.kind: None for case in cases})
+        cases = [case for case in cases if case.kind == kind]
     outputs = _translate_all(translate, [case.source for case in cases])
     pairs = zip(cases, outputs, strict=True)
     return BehaviourReport(direction, tuple(_judge(case, output) for case, output in pairs))
+
+
+def section(reports: Sequence[dict[str, Any]], command: str) -> str:
+    """Return the section of a model card: a table of the kinds, with a column per direction."""
+    ways = [one["direction"].replace("-", "→") for one in reports]
+    kinds = dict.fromkeys(kind for one in reports for kind in one["kinds"])
+    rows = [[kind, *(_count(one["kinds"].get(kind)) for one in reports)] for kind in kinds]
+    rows.append(["**all kinds**", *(f"**{_count(one)}**" for one in reports)])
+    table = markdown_table(["kind", *ways], rows, "l" + "r" * len(ways))
+    about = "Hand-written cases that pass the rules of the behaviour suite."
+    return f"{about}\n\n{table}\n\n```\n{command}\n```"
+
+
+def _count(counts: dict[str, int] | None) -> str:
+    return f"{counts['passed']} of {counts['total']}" if counts else "–"
 
 
 def check(case: Case, output: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Tables of scores and measurements, printed to a terminal or written as Markdown."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +9,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
+
+from glassformer.errors import DataError
 
 Row = list[str | int | float]
 
@@ -124,6 +127,30 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], align:
     rules = [":--" if side == "l" else "--:" for side in align]
     lines = [columns, rules, *rows]
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def with_section(text: str, heading: str, body: str) -> str:
+    """Return Markdown with the body of the section `## heading` replaced, or put at its end."""
+    pattern = re.compile(rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    section = f"## {heading}\n\n{body.strip()}\n"
+    if not pattern.search(text):
+        return f"{text.rstrip()}\n\n{section}"
+    replaced = pattern.sub(lambda _: f"{section}\n", text, count=1)
+    return replaced.rstrip() + "\n"
+
+
+def with_fact(text: str, name: str, value: str) -> str:
+    """Return a model card with the row `name` of its first table replaced; refuse one without."""
+    replaced, count = re.subn(
+        rf"^\| {re.escape(name)} \| [^|\n]* \|$", f"| {name} | {value} |", text, count=1, flags=re.M
+    )
+    if not count:
+        raise DataError(
+            f"The card has no row | {name} | … |.",
+            "The list of models takes its score from there.",
+            f"Add a table of two columns under its heading, with a row | {name} | none yet |.",
+        )
+    return replaced
 
 
 def _cell(text: str) -> str:

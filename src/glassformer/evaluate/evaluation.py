@@ -1,6 +1,6 @@
 """Evaluate a translator or a classifier on examples: run it, score it, and keep all of it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from io import StringIO
 from pathlib import Path
@@ -82,8 +82,12 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the outputs, ready for `json.dumps`."""
-        parts = {"beams": self.beams, "failures": self.failures}
-        return self.card.to_json() | {name: part.to_dict() for name, part in parts.items() if part}
+        found = self.card.to_json()
+        if self.beams is not None:
+            found["beams"] = asdict(self.beams)
+        if self.failures is not None:
+            found["failures"] = self.failures.to_dict()
+        return found
 
     def to_markdown(self) -> str:
         return "\n".join(map(markdown, self.sheets))

@@ -1,5 +1,6 @@
 """Examples to evaluate a model on: rows of lists, files or a named set, with their checksums."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -62,13 +63,15 @@ def read_examples(
     *,
     select: Selection | None = None,
     tokenised: bool = False,
+    several: bool = False,
     progress: datasets.Progress = datasets.silent,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Examples:
     """Read the examples of a translator of `languages`, or of a classifier with `labels`.
 
     A name is that of a set, or of a table where no set is called so. Columns that are not named are
-    the languages, or text and label. `tokenised` asks a named set for its tokenised references.
+    the languages, or text and label. `tokenised` and `several` ask a named set for its tokenised
+    references and for all references of a source.
     """
     how = select or Selection()
     if isinstance(data, str):
@@ -84,8 +87,8 @@ def read_examples(
             check_columns(how.columns, 2)
         columns = how.columns or tuple(languages)
         examples = from_set(
-            data, how.split, columns, how.limit, tokenised=tokenised, skip_bad=how.skip_bad,
-            labels=labels, progress=progress,
+            data, how.split, columns, how.limit, tokenised=tokenised, several=several,
+            skip_bad=how.skip_bad, labels=labels, progress=progress,
         )  # fmt: skip
     elif isinstance(data, Path):
         files = _table(data, how.columns, languages, labels, notice)
@@ -261,6 +264,7 @@ def from_set(
     limit: int | None = None,
     *,
     tokenised: bool = False,
+    several: bool = False,
     skip_bad: bool = False,
     labels: Collection[str] | None = None,
     progress: datasets.Progress = datasets.silent,
@@ -268,8 +272,9 @@ def from_set(
     """Read a named set; checksums are those of the text of each column.
 
     With `tokenised`, the tokenised text of the last column is added as a column, if the set has it.
+    With `several`, a row has all references of its source, if the set has a file of them.
     """
-    skipped = ""
+    skipped, references = "", None
     if name == "grammar":
         columns = columns or LANGUAGES
         rows = _grammar_rows(split, columns, limit, labels)
@@ -281,8 +286,23 @@ def from_set(
             files = replace(files, paths=(*files.paths, *more.paths))
             columns = (*columns, f"{columns[-1]} tokenised")
         rows, skipped = _read(files, limit, skip_bad, labels)
+        references = datasets.find_references(name, split, progress=progress) if several else None
     named = zip(columns, zip(*rows, strict=True), strict=True)
-    return Examples(rows, {f"{name} {split} {c}": _digest(texts) for c, texts in named}, skipped)
+    checksums = {f"{name} {split} {c}": _digest(texts) for c, texts in named}
+    if references:
+        rows = _with_all(rows, references, columns[0] == datasets.manifest(name).columns[0])
+        checksums[references.name] = sha256_of(references)
+    return Examples(rows, checksums, skipped, several=references is not None)
+
+
+def _with_all(rows: list[Row], path: Path, forward: bool) -> list[Row]:
+    """Add to each source all that `path` has for it; backward, all whose references it is among."""
+    known: dict[str, list[str]] = defaultdict(list)
+    for first, *others in (line.split("\t") for line in _lines(path)):
+        for other in others:
+            source, reference = (first, other) if forward else (other, first)
+            known[source].append(reference)
+    return [(source, *dict.fromkeys([one, *known[source]])) for source, one, *_ in rows]
 
 
 def has_tokenised(name: str, split: str) -> bool:

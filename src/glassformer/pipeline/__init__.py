@@ -1,6 +1,6 @@
 """A checkpoint that you can call: text in, text out.
 
-    load("en-fr").translate("A man is riding a red bicycle.")
+    load("en-fr").translate("Where is the train station?")
 
 `load` returns a `Translator`, a `Classifier` or a `Generator`, whichever the checkpoint holds. It
 runs on the compiled engine and does not import torch, unless `engine="torch"` asks for it.

@@ -1,9 +1,10 @@
 """Texts to sentences and back: the layout of a text is kept, its sentences are translated."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from glassformer.data.sentences import split_text
+from glassformer.pipeline.protect import Protected, has_words, protect
 
 T = TypeVar("T")
 
@@ -12,13 +13,22 @@ class Layout:
     """The sentences of several texts in one list, and the way back.
 
     Without `split` each text is one sentence, and its translation replaces all of it. With `split`
-    what is not a sentence stays as it is: white space, list markers, numbers, addresses.
+    what is not a sentence stays as it is: white space, list markers, numbers, addresses, and
+    sentences for which `stays` is true. In the others items and capitals are protected.
     """
 
-    def __init__(self, texts: Sequence[str], split: bool) -> None:
-        self.segments = [split_text(text) for text in texts] if split else None
-        parts = [one.sentences for one in self.segments] if self.segments else []
+    def __init__(
+        self, texts: Sequence[str], split: bool, stays: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        leaves = _leaves(stays)
+        self.segments = [split_text(text).leave(leaves) for text in texts] if split else None
+        parts = [one.sentences for one in self.segments or []]
         self.parts = parts if split else [(text,) for text in texts]
+        self.protected = [
+            protect(sentence) if split else Protected(sentence, sentence, (), capitals=False)
+            for part in self.parts
+            for sentence in part
+        ]
 
     @property
     def unit(self) -> str:
@@ -27,7 +37,16 @@ class Layout:
 
     @property
     def sentences(self) -> list[str]:
-        return [sentence for part in self.parts for sentence in part]
+        """The sentences as a model reads them."""
+        return [one.text for one in self.protected]
+
+    def lost(self, translations: Sequence[str]) -> list[int]:
+        """Return the numbers of the translations that lost an item; read these without masks."""
+        pairs = zip(self.protected, translations, strict=True)
+        found = [i for i, (one, text) in enumerate(pairs) if one.items and not one.kept(text)]
+        for i in found:
+            self.protected[i] = self.protected[i].without_masks()
+        return found
 
     def of_each_sentence(self, values: Sequence[T]) -> list[T]:
         """Return the value of its text for each sentence."""
@@ -40,7 +59,12 @@ class Layout:
 
     def join(self, translations: Sequence[str]) -> list[str]:
         """Return the texts with their sentences replaced by `translations`."""
-        by_text = self.of_each_text(translations)
+        pairs = zip(self.protected, translations, strict=True)
+        by_text = self.of_each_text([one.restore(text) for one, text in pairs])
         if self.segments is None:
             return [translation for (translation,) in by_text]
         return [one.join(part) for one, part in zip(self.segments, by_text, strict=True)]
+
+
+def _leaves(stays: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda sentence: stays(sentence) or not has_words(sentence)

@@ -45,7 +45,7 @@ def load(
 ) -> Pipeline:
     """Load the model of a run (its best or latest checkpoint), of a checkpoint, or a bundled one.
 
-    `model` is a folder, or the name of a bundled model: `en-fr`, `sentiment`. Several translators
+    `model` is a folder, or the name of a bundled model such as `en-fr`. Several translators
     with the same tokenizers are an ensemble.
 
     int8     None: as the checkpoint is stored. True: quantise the weights, which makes the model

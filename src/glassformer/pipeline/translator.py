@@ -3,10 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import RunSettings
-from glassformer.data.direction import from_language, guess_target, targets, tokenizers_for
+from glassformer.data.direction import (
+    from_language,
+    guess_target,
+    is_written_in,
+    targets,
+    tokenizers_for,
+)
 from glassformer.data.sentences import is_wrapped, wrap_like
 from glassformer.data.tokenizer import BOS, EOS, Tokenizer
 from glassformer.data.typography import normalize, typeset_pieces
@@ -230,21 +236,54 @@ class Translator:
         first    the number of the first sentence: see `n_best`, which has the other options.
         """
         texts = [text] if isinstance(text, str) else list(text)
-        layout = Layout(texts, self.splits(split, prefixes))
-        languages = layout.of_each_sentence(self.target_languages(texts, to))
-        found = self._search(
-            layout.sentences,
-            languages,
+        layout = self.layout(texts, self.splits(split, prefixes), to)
+        found = self.in_layout(
+            layout,
+            self.target_languages(texts, to),
             one_answer(self.options(beam_size, **search)),
             prefixes,
             batch_tokens=batch_tokens,
             truncate=truncate,
             first=first,
             typeset=typeset,
-            unit=layout.unit,
         )
         answers = layout.join([best.text for best, *_ in found])
         return answers[0] if isinstance(text, str) else answers
+
+    def layout(self, texts: Sequence[str], split: bool, to: str | None = None) -> Layout:
+        """Return the sentences of `texts`; those that are in the language asked for stay."""
+        to = to or self.to
+        if to is not None:
+            self.check_target(to)
+        if to is None or set(self.targets) != GUESSED:
+            return Layout(texts, split)
+        return Layout(texts, split, partial(is_written_in, language=to))
+
+    def in_layout(
+        self,
+        layout: Layout,
+        to: Sequence[str],
+        options: SearchOptions,
+        prefixes: Sequence[str] | None = None,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        truncate: bool = False,
+        first: int = 0,
+        typeset: bool = True,
+    ) -> list[list[Translation]]:
+        """Return the best translations of each sentence, for `layout.join`.
+
+        `to` has the target language of each text. A sentence whose masked items are lost is
+        translated again without masks.
+        """
+        how: dict[str, Any] = {"batch_tokens": batch_tokens, "truncate": truncate}
+        how |= {"typeset": typeset, "unit": layout.unit}
+        languages = layout.of_each_sentence(to)
+        found = self._search(layout.sentences, languages, options, prefixes, first=first, **how)
+        for i in layout.lost([best.text for best, *_ in found]):
+            sentence = [layout.sentences[i]]
+            (found[i],) = self._search(sentence, [languages[i]], options, first=first + i, **how)
+        return found
 
     def splits(self, split: bool | None, prefixes: object) -> bool:
         """Return whether texts are split; refuse to split texts that have prefixes."""
@@ -296,7 +335,7 @@ class Translator:
         texts: Sequence[str],
         to: Sequence[str],
         options: SearchOptions,
-        prefixes: Sequence[str] | None,
+        prefixes: Sequence[str] | None = None,
         *,
         batch_tokens: int,
         truncate: bool,
@@ -408,22 +447,32 @@ class Translator:
     ) -> Iterator[str]:
         """Yield the translation piece by piece as it is decoded, greedily or with `sample=True`.
 
-        Joined, the pieces are what `translate` returns with these options. `number` is the number
+        Joined, the pieces are what `translate` returns with these options. A sentence with items
+        that are copied, such as addresses, is yielded as a whole. `number` is the number
         of the first sentence among others, as `first` of `n_best` counts them.
         """
         (language,) = self.target_languages([text], to)
-        layout = Layout([text], split)
+        layout = self.layout([text], split, to)
         sentences = layout.sentences
         sources = self._encode(sentences, [language] * len(sentences), truncate, layout.unit)
         options = SearchOptions(beam_size=beam_size, **search)
         gaps = layout.segments[0].gaps if layout.segments else ("", "")
-        for i, (sentence, source) in enumerate(zip(sentences, sources, strict=True)):
+        for i, (sentence, source) in enumerate(zip(layout.protected, sources, strict=True)):
             yield from filter(None, gaps[i : i + 1])
-            if source:
-                pieces = self._stream(source, options, number + i)
-                if typeset and self.settings.data.typography:
-                    pieces = typeset_pieces(pieces, language)
-                yield from rewrap(sentence, pieces) if split else pieces
+            if not source:
+                continue
+            pieces = self._stream(source, options, number + i)
+            if sentence.items:  # whether all are kept is known at the end
+                whole = "".join(pieces)
+                pieces = iter([whole])
+                if not sentence.kept(whole):
+                    sentence = sentence.without_masks()
+                    (source,) = self._encode([sentence.text], [language], truncate, layout.unit)
+                    pieces = self._stream(source, options, number + i)
+            if typeset and self.settings.data.typography:
+                pieces = typeset_pieces(pieces, language)
+            pieces = map(sentence.restore, pieces)
+            yield from rewrap(sentence.source, pieces) if split else pieces
         yield from filter(None, gaps[-1:])
 
     def _stream(self, source: Ids, options: SearchOptions, number: int) -> Iterator[str]:

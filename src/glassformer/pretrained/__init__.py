@@ -1,10 +1,12 @@
 """The models that come with the package: a folder each, a checkpoint with its card.
 
-    en-fr/, sentiment/   model.safetensors   settings.toml   *.spm   manifest.json   CARD.md
+    NAME/   model.safetensors   settings.toml   *.spm   manifest.json   CARD.md
 
-A card is Markdown: what the model does in its heading, then data, score, limits and licence.
+A card is Markdown. Its heading says what the model does, the table under it has the best score and
+the licence; sections on data, scores and limits follow.
 """
 
+import re
 from pathlib import Path
 
 from glassformer.config import RunSettings
@@ -13,6 +15,7 @@ from glassformer.errors import CheckpointError, nearest
 ROOT = Path(__file__).parent
 TRANSLATOR, CLASSIFIER = "en-fr", "sentiment"  # what a verb uses where no model is named
 CARD, SETTINGS, MANIFEST = "CARD.md", "settings.toml", "manifest.json"
+FACT = re.compile(r"^\| ([^|]*?) \| ([^|]*?) \|$", re.MULTILINE)  # a row of a table of two columns
 
 
 def names() -> list[str]:
@@ -42,6 +45,20 @@ def card(name: str) -> str:
 def title(name: str) -> str:
     """What it does, in a few words: the heading of its card."""
     return card(name).partition("\n")[0].removeprefix("#").strip()
+
+
+def facts(name: str) -> dict[str, str]:
+    """Return the rows of the first table of the card: score and licence."""
+    rows = FACT.findall(card(name).partition("\n## ")[0])
+    return {key: value for key, value in rows if key and key[0] not in ":-"}
+
+
+def direction(name: str) -> str:
+    """Return the languages of a translator, "en → fr" or "en ⇄ fr"; nothing of other models."""
+    saved = settings(name)
+    arrow = "⇄" if saved.data.directions == "both" else "→"
+    languages = f"{saved.data.source_language} {arrow} {saved.data.target_language}"
+    return languages if saved.model.kind == "translator" else ""
 
 
 def settings(name: str) -> RunSettings:
