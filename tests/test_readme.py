@@ -28,7 +28,7 @@ SHOWN = re.findall(r"^\$ glassformer (.+)\n((?:(?!\$ ).+\n)*)", CONSOLE, re.MULT
 
 def glassformer(command: str, folder: Path) -> str:
     run = [sys.executable, "-m", "glassformer", *shlex.split(command)]
-    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=600, check=True)
     return done.stdout
 
 
