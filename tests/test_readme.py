@@ -81,7 +81,7 @@ def shown_commands(page: Path) -> list[str]:
     """Return the glassformer commands of all code blocks of a page, without pipes and comments."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    found = [re.search(r"^[^'\"#]*\bglassformer ([a-z].*)", line) for line in lines]
+    found = [re.search(r"(?:^|\$ |\| |-m |-- )glassformer ([a-z].*)", line) for line in lines]
     return [re.split(r" (?:#|[|<>]) ?", one[1])[0] for one in found if one]
 
 
