@@ -120,41 +120,46 @@ class ModelSettings(Settings):
 
     kind: Literal[
         "translator", "language-model", "masked-language-model", "classifier", "tagger"
-    ] = "translator"
+    ] = "translator"  # what the model does; a tagger labels every token
 
-    vocab_size: Count = 8_000
+    vocab_size: Count = 8_000  # subwords, of the target if the source has its own
     source_vocab_size: Count | None = None  # None: the same vocabulary as the target's
-    tie_source_target: bool = True
-    tie_target_output: bool = True
-    pad_id: Annotated[int, Field(ge=0)] = 0
+    tie_source_target: bool = True  # one embedding table for source and target
+    tie_target_output: bool = True  # the output projection is the target embedding
+    pad_id: Annotated[int, Field(ge=0)] = 0  # id of the padding token
 
-    d_model: Count = 128
-    n_heads: Count = 4
+    d_model: Count = 128  # width of the model
+    n_heads: Count = 4  # query heads; d_model is a multiple of it
     n_kv_heads: Count | None = None  # None: as many as n_heads
-    d_ff: Count = 256
-    encoder_layers: Count = 4
-    decoder_layers: Count = 4
+    d_ff: Count = 256  # inner width of the feed-forward network
+    encoder_layers: Count = 4  # layers of the encoder
+    decoder_layers: Count = 4  # layers of the decoder
 
     positions: Literal[
         "sinusoidal", "learned", "rope", "alibi", "relative", "relative-bucketed", "none"
-    ] = "sinusoidal"
+    ] = "sinusoidal"  # position scheme
     max_positions: Count = 1_024  # rows of the learned table
     max_distance: Count | None = None  # of relative positions; None: the scheme's default
+    # Layer norm after or before each sub-layer.
     residual: Literal["post-norm", "pre-norm"] = "pre-norm"
-    norm: Literal["layer-norm", "rms-norm"] = "layer-norm"
+    norm: Literal["layer-norm", "rms-norm"] = "layer-norm"  # kind of normalisation
+    # Activation of the feed-forward network.
     feed_forward: Literal["relu", "gelu", "swiglu"] = "relu"
     attention_bias: bool = False  # in the projections of attention; the paper has none
-    feed_forward_bias: bool = True
+    feed_forward_bias: bool = True  # bias in the feed-forward projections
 
     dropout: Share = 0.1  # after each sub-layer and on the input, as in the paper
-    attention_dropout: Share = 0.0
-    feed_forward_dropout: Share = 0.0
+    attention_dropout: Share = 0.0  # dropout rate of the attention weights
+    feed_forward_dropout: Share = 0.0  # dropout rate inside the feed-forward network
 
+    # Kernel of attention: torch's fused one, or Equation 1 line by line.
     attention: Literal["fused", "readable"] = "fused"
-    init: Literal["xavier", "depth-scaled"] = "xavier"
+    init: Literal["xavier", "depth-scaled"] = "xavier"  # initialisation of the weights
+    # Recompute activations in the backward pass: less memory.
     activation_checkpointing: bool = False
 
-    n_classes: Count = 2
+    n_classes: Count = 2  # classes of a classifier or tagger
+    # How a classifier reduces token vectors to one.
     pooling: Literal["mean", "first", "max"] = "mean"
     ngrams: Annotated[int, Field(ge=0)] = 0  # words in the longest n-gram; 0: no n-gram logits
     ngram_share: Share = 0.5  # weight of the n-gram logits; the encoder's have the rest
@@ -248,11 +253,11 @@ def _refuse(s: ModelSettings, name: str, other: str, why: str, valid: Sequence[o
 class TextSettings(Settings):
     """A text: a split of a named set, or files of the user."""
 
-    name: str
-    set: str | None = None
-    split: str = "train"
+    name: str  # name in logs and tables
+    set: str | None = None  # named data set, or `files`
+    split: str = "train"  # split of the named set
     files: tuple[str, ...] = ()  # a path per side, or one TSV, CSV or JSONL
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # names or numbers of the columns of a TSV, CSV or JSONL file
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> Self:
@@ -288,11 +293,11 @@ class DataSettings(Settings):
     # "grammar": built-in sentences; a name of data/tasks.py: a synthetic task; "files": files of
     # the user; "mixture": drawn from `sources`; any other name: a named set.
     name: str = "grammar"
-    source_language: str = "en"
-    target_language: str = "fr"
+    source_language: str = "en"  # language code of the source
+    target_language: str = "fr"  # language code of the target
     train: tuple[str, ...] = ()  # "files": a path per side, or one TSV, CSV or JSONL
-    valid: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()  # of "files": the same for validation
+    columns: tuple[str, ...] = ()  # of "files": names or numbers of the columns
     train_split: str = "train"  # of a named set
     # Text that replaces the training text at the end of a run: the domain the model is for.
     final: tuple[str, ...] = ()  # "files"
@@ -305,7 +310,7 @@ class DataSettings(Settings):
     typography: bool = False  # normalise text to the plain form of data/typography.py
     noise: NoiseSettings = NoiseSettings()
     clean: bool = False  # drop training pairs that break a rule of data/clean.py
-    skip_bad: bool = False
+    skip_bad: bool = False  # leave out bad rows instead of stopping
     labels: tuple[str, ...] = ()  # of a classifier, found in its training text
 
     examples: Count = 100_000  # of the grammar or a task
@@ -313,8 +318,8 @@ class DataSettings(Settings):
     symbols: Count = 20  # of a task
     longest: Count = 32  # symbols of the longest example of a task
 
-    subwords: Literal["bpe", "unigram"] = "bpe"
-    joint_vocabulary: bool = True
+    subwords: Literal["bpe", "unigram"] = "bpe"  # subword algorithm
+    joint_vocabulary: bool = True  # one vocabulary for source and target
     fold_case: bool = False  # lower-case all text
     normalization: Literal["nfkc", "identity"] = "nfkc"  # of characters, before tokenization
     byte_fallback: bool = False  # encode characters outside the vocabulary as bytes
@@ -330,20 +335,23 @@ class TrainSettings(Settings):
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1  # torch's generator takes 64 bits
     start_from: str | None = None  # run folder whose tokenizer and encoder initialise this one
-    threads: Count = 2
+    threads: Count = 2  # threads of a process
     # The limit that is reached first ends the run and its schedule.
     max_steps: Count = 10_000
+    # Minutes of the whole run, resumed parts included; none: no limit.
     max_minutes: Annotated[float, Field(gt=0)] | None = None
 
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: Muon for matrices, AdamW for the rest
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3  # peak
     muon_rate: Annotated[float, Field(gt=0)] = 0.02  # of the matrices, with Muon
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-    beta1: Share = 0.9
-    beta2: Share = 0.98
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01  # decoupled, of matrices
+    beta1: Share = 0.9  # of AdamW's first moment
+    beta2: Share = 0.98  # of AdamW's second moment
+    # Course of the learning rate after the warm-up.
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant", "trapezoid"] = "inverse-sqrt"
-    warmup: Annotated[int, Field(ge=0)] = 1_000
+    warmup: Annotated[int, Field(ge=0)] = 1_000  # updates over which the learning rate rises from 0
     decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2  # of the run, with "trapezoid"
+    # Share of the label's probability that is spread over the vocabulary.
     label_smoothing: Share = 0.1
     # Weight of R-Drop's KL term between two passes with their own dropout; 5 is customary.
     r_drop: Annotated[float, Field(ge=0)] = 0.0
@@ -352,22 +360,24 @@ class TrainSettings(Settings):
     ema: Share = 0.0  # decay of the weight average that is validated; 0: none
     # Of matrix products; auto is bf16 where the processor has instructions for it.
     precision: Literal["fp32", "bf16", "auto"] = "fp32"
-    compile: bool = False
+    compile: bool = False  # compile the model with torch.compile
     fully_shard: bool = False  # under torchrun: FSDP2 instead of DDP
 
-    log_every: Count = 50
-    validate_every: Count = 500
+    log_every: Count = 50  # updates between records of the log
+    validate_every: Count = 500  # updates between validations, which also save a checkpoint
     keep: Count = 3  # checkpoints besides the best
+    # Which validation score decides on the best checkpoint.
     metric: Literal["loss", "bleu", "accuracy"] = "loss"
     patience: Count | None = None  # validations without improvement before stopping
     target: float | None = None  # score at which the run stops
-    tensorboard: bool = False
-    attention_entropy: bool = False
+    tensorboard: bool = False  # write TensorBoard logs as well
+    attention_entropy: bool = False  # log the entropy of each layer's attention at validation
 
 
 class SearchSettings(Settings):
     """Default search options of a translator."""
 
+    # Exponent α of Wu et al., Equation 14; 0 ranks by log-probability.
     length_penalty: Annotated[float, Field(ge=-100, le=100)] = 0.6
 
 

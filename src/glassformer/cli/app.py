@@ -60,6 +60,7 @@ VERBS = {
     "quantize": "Write a checkpoint in eight bits, and compare it.",
     "profile": "Measure where the time and memory of decoding go.",
     "describe": "Print parts, shapes, parameters and FLOPs of a preset.",
+    "settings": "Print every setting of a recipe and its default.",
     "lab": "Claims about the Transformer as experiments.",
     "data": "Named data sets, and what a recipe makes of one.",
     "bench": "Measure speed and memory side by side with peers.",
