@@ -201,7 +201,7 @@ def expected_shapes(s: ModelSettings) -> dict[str, tuple[int, ...]]:
         for stack in (name for name, there in stacks.items() if there):
             shapes[f"{stack}.positions.weight"] = positions[s.positions]
     if s.ngrams:
-        shapes["votes.weight"] = s.n_classes, s.vocab_size + s.ngram_places
+        shapes["votes.weight"] = s.n_classes, s.vocab_size + s.ngram_buckets
         shapes["votes.kinds"] = (s.vocab_size,)
     return shapes
 

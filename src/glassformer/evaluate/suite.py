@@ -6,7 +6,7 @@ A suite is made of the score cards of `evaluate.translation`, as JSON holds them
 from collections.abc import Mapping
 from typing import Any
 
-from glassformer.evaluate.card import Sheet, Table, facts, markdown_table
+from glassformer.evaluate.card import Sheet, Table, cell_text, facts, markdown_table
 
 Suite = dict[str, Any]
 ONE = "1 a sentence"  # references
@@ -86,5 +86,6 @@ def section(suite: Suite) -> str:
         f"{settings['length_penalty']}, {kind} on the compiled engine. Typography is plain on both "
         "sides."
     )
-    rows = markdown_table(found.columns, found.rows, found.alignment)
+    cells = [[cell_text(cell) for cell in row] for row in found.rows]
+    rows = markdown_table(found.columns, cells, found.alignment)
     return f"{about}\n\n{rows}\n\n```\n{suite['command']}\n```"

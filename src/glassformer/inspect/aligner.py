@@ -12,7 +12,14 @@ from glassformer.errors import SettingsError
 from glassformer.evaluate.card import Circumstances
 from glassformer.evaluate.examples import chunks_by_length, from_set
 from glassformer.evaluate.translation import translate_all
-from glassformer.inspect.alignment import ENOUGH, Head, align, best_of_each, most_telling, tallies
+from glassformer.inspect.alignment import (
+    MIN_SENTENCES,
+    Head,
+    align,
+    best_of_each,
+    most_informative,
+    tallies,
+)
 from glassformer.inspect.alignment_figures import PICTURES, draw
 from glassformer.inspect.alignment_scores import AlignmentScores, Row, baselines
 from glassformer.inspect.links import RESAMPLES, Links, Tally, TextPair, pharaoh
@@ -62,7 +69,7 @@ class Aligner:
         """Return the head of this name; refuse one that the model does not have."""
         if name is None:
             return None
-        head, settings = Head.named(name), self.translator.settings.model
+        head, settings = Head.parse(name), self.translator.settings.model
         head.check(settings.decoder_layers, settings.n_heads)
         return head
 
@@ -152,9 +159,9 @@ class Aligner:
             return _lowest(rates), "the best on the grammar"
         there = [p for p in pairs if p.source_words and p.target_words][:CHOICE]
         with self.watch("choosing a head", len(there)) as tick:
-            head = most_telling(self.translator, there, self.batch_tokens, tick)
-        if len(there) < ENOUGH:
-            return head, f"which is what fewer than {ENOUGH} lines are aligned by"
+            head = most_informative(self.translator, there, self.batch_tokens, tick)
+        if len(there) < MIN_SENTENCES:
+            return head, f"the default for fewer than {MIN_SENTENCES} lines"
         return head, f"by the mutual information of its links in {len(there):,} lines"
 
 

@@ -4,7 +4,7 @@ from glassformer.evaluate.card import Sheet, Table
 from glassformer.inspect.statistics import HeadFigures, HeadStatistics
 
 EXTRA = {  # columns that not all heads have: title and form
-    "telling": ("telling", "{:.2f}"),
+    "mutual_information": ("bits", "{:.2f}"),
     "importance": ("ΔBLEU", "{:+.2f}"),
     "importance_p": ("p", "{:.3f}"),
 }
@@ -25,8 +25,8 @@ def _notes(found: HeadStatistics) -> list[str]:
         "nearest: the head that looks most alike; apart and mean: the Jensen–Shannon divergence "
         "from it and from all others, in bits (0 alike, 1 disjoint)",
     ]
-    if any(head.telling is not None for head in found.heads):
-        told.append("telling: bits that a word tells of the word that the head links it to")
+    if any(head.mutual_information is not None for head in found.heads):
+        told.append("bits: mutual information of the words that the head links")
     if found.bleu is not None:
         count, by_chance = len(found.heads), round(len(found.heads) * 0.05)
         told += [

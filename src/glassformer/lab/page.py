@@ -4,7 +4,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 
-from glassformer.evaluate.card import Table
+from glassformer.evaluate.card import Table, cell_text
 from glassformer.lab.finding import Finding
 from glassformer.lab.report import LABELS, tables
 
@@ -83,7 +83,10 @@ def _html(table: Table) -> str:
         pairs = zip(left, cells, strict=True)
         return "<tr>" + "".join(f"<{tag}{c}>{escape(x)}</{tag}>" for c, x in pairs) + "</tr>"
 
-    head, rows = row("th", table.columns), "".join(row("td", cells) for cells in table.rows)
+    head, rows = (
+        row("th", table.columns),
+        "".join(row("td", [cell_text(cell) for cell in cells]) for cells in table.rows),
+    )
     return (
         '<div class="wide" tabindex="0" role="region" aria-label="The numbers">'
         f"<table><thead>{head}</thead><tbody>{rows}</tbody></table></div>"
