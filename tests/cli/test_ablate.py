@@ -96,7 +96,7 @@ def test_ctrl_c_ends_it_and_the_same_command_goes_on(glassformer: Command, recip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ablate, "carry_out", interrupted)
         code, out, said = glassformer("ablate", recipe, *VARY)
-    assert (code, out) == (130, "") and "the same command goes on from here" in said
+    assert (code, out) == (130, "") and "the same command continues from here" in said
     assert not Path("results").exists()
     code, _, said = glassformer("ablate", recipe, *VARY)
     assert code == 0 and said.count("stopped after") == 2

@@ -113,7 +113,7 @@ def test_a_break_in_an_answer_does_not_make_a_line(
     translate: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = [[Translation("one\ntwo\r", -1.0, -2.0, [5])]]
-    monkeypatch.setattr("glassformer.pipeline.Translator.n_best", lambda *_, **__: answer)
+    monkeypatch.setattr("glassformer.pipeline.Translator.in_layout", lambda *_, **__: answer)
     assert translate("a dog") == ["one two "]
 
 
