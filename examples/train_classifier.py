@@ -6,10 +6,7 @@ With texts of your own, replace `examples`. Real text needs more of it and more 
 docs/train.md.
 """
 
-import json
 import random
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
@@ -21,23 +18,12 @@ WORDS = {
     "good": ["wonderful", "a joy", "excellent", "charming", "worth every cent"],
     "bad": ["terrible", "a waste of time", "boring", "awful", "not worth a cent"],
 }
-
-RECIPE = """
-model = { kind = "classifier", vocab_size = 200, d_model = 32, d_ff = 64, encoder_layers = 1 }
-
-[data]
-name = "files"
-train = ["TRAIN"]
-valid = ["VALID"]
-columns = ["text", "label"]
-
-[train]
-threads = 1
-learning_rate = 0.003
-warmup = 20
-validate_every = 50
-metric = "accuracy"
-"""
+SETTINGS = {
+    "model": {"kind": "classifier", "vocab_size": 200, "d_model": 32, "d_ff": 64,
+              "encoder_layers": 1},
+    "train": {"threads": 1, "learning_rate": 0.003, "warmup": 20, "validate_every": 50,
+              "metric": "accuracy"},
+}  # fmt: skip
 
 
 def examples() -> list[tuple[str, str]]:
@@ -50,23 +36,12 @@ def examples() -> list[tuple[str, str]]:
 
 
 def train(rows: list[tuple[str, str]], folder: Path, steps: int = 100) -> gf.Classifier:
-    """Write `rows` and a recipe to `folder`, train there, return the classifier."""
-    files = {"TRAIN": rows[50:], "VALID": rows[:50]}
-    recipe = RECIPE
-    for name, part in files.items():
-        path = folder / f"{name.lower()}.jsonl"
-        lines = [json.dumps({"text": text, "label": label}) for text, label in part]
-        path.write_text("\n".join(lines) + "\n", "utf-8")
-        recipe = recipe.replace(name, path.as_posix())
-    (folder / "recipe.toml").write_text(recipe, "utf-8")
-    command = [sys.executable, "-m", "glassformer", "train", str(folder / "recipe.toml")]
-    subprocess.run([*command, f"train.max_steps={steps}", "--run", str(folder / "run")], check=True)
-    return gf.load(folder / "run")
+    """Train on `rows` in `folder`; every tenth row validates."""
+    run = gf.train(SETTINGS, rows, run=folder, changes={"train": {"max_steps": steps}})
+    return run.load()
 
 
 if __name__ == "__main__":
-    folder = Path("runs/examples-classifier")
-    folder.mkdir(parents=True)
-    classifier = train(examples(), folder)
+    classifier = train(examples(), Path("runs/examples-classifier"))
     for text in ["The lesson was charming.", "Our meal is a waste of time."]:
         print(text, classifier.classify([text])[0])

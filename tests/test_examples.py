@@ -28,7 +28,7 @@ def test_an_example_is_short_and_says_what_it_does(name: str) -> None:
 
 def test_a_list_of_texts_trains_a_classifier(tmp_path: Path) -> None:
     script = example("train_classifier.py")
-    classifier = script.train(script.examples(), tmp_path, steps=50)
+    classifier = script.train(script.examples(), tmp_path / "run", steps=50)
     assert set(classifier.labels) == {"good", "bad"}
     found = classifier.classify(["The book was wonderful.", "The hotel is awful."])
     assert [one.label for one in found] == ["good", "bad"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from glassformer.api.align import align
     from glassformer.api.average import average
-    from glassformer.api.evaluate import evaluate, evaluate_behaviour
+    from glassformer.api.evaluate import evaluate, evaluate_behaviour, evaluate_sets
     from glassformer.api.inspect import inspect, inspect_heads
     from glassformer.api.quantize import quantize
     from glassformer.api.train import train
@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "api.align": ("align",),
     "api.average": ("average",),
-    "api.evaluate": ("evaluate", "evaluate_behaviour"),
+    "api.evaluate": ("evaluate", "evaluate_behaviour", "evaluate_sets"),
     "api.inspect": ("inspect", "inspect_heads"),
     "api.quantize": ("quantize",),
     "api.train": ("train",),
@@ -84,6 +84,7 @@ __all__ = [
     "describe",
     "evaluate",
     "evaluate_behaviour",
+    "evaluate_sets",
     "fused_attention",
     "inspect",
     "inspect_heads",
