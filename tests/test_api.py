@@ -60,8 +60,8 @@ def test_a_list_of_pairs_trains_the_same_bits_as_the_command_line(
     assert capsys.readouterr() == ("", "")
     recipe = read(run.folder / "latest").settings.replace(data={"labels": ()})
     Path("list.toml").write_text(recipe.to_toml())
-    code, _, said = Command(monkeypatch, capsys)("train", "list.toml", "--run", "runs/typed")
-    assert code == 0, said
+    code, _, msg = Command(monkeypatch, capsys)("train", "list.toml", "--run", "runs/typed")
+    assert code == 0, msg
     assert_same_bits(Path("runs/list"), Path("runs/typed"))
     assert read(Path("runs/typed/latest")).settings == read(run.folder / "latest").settings
 

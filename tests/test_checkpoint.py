@@ -365,28 +365,28 @@ def test_a_folder_without_a_manifest_is_not_a_checkpoint(tmp_path: Path) -> None
 def test_a_damaged_newest_checkpoint_is_passed_over_and_said_so(
     tmp_path: Path, file: str, harm: str
 ) -> None:
-    run, said = save(tmp_path, 1, 2, 3), []
+    run, err = save(tmp_path, 1, 2, 3), []
     DAMAGE[harm](tmp_path / "step-00000003" / file)
-    assert_equal(run.newest(said.append).weights, some(2.0).weights)
-    assert len(said) == 1 and "step-00000003" in said[0] and "Going back" in said[0]
+    assert_equal(run.newest(err.append).weights, some(2.0).weights)
+    assert len(err) == 1 and "step-00000003" in err[0] and "Going back" in err[0]
     DAMAGE[harm](tmp_path / "step-00000002" / file)
-    assert_equal(run.newest(said.append).weights, some(1.0).weights)
+    assert_equal(run.newest(err.append).weights, some(1.0).weights)
 
 
 def test_weights_without_their_training_state_are_passed_over_too(tmp_path: Path) -> None:
-    run, said = save(tmp_path, 1), []
+    run, err = save(tmp_path, 1), []
     write(replace(some(2.0), training=None), tmp_path / "step-00000002")
-    assert_equal(run.newest(said.append).weights, some(1.0).weights)
-    assert len(said) == 1 and "step-00000002 has weights only" in said[0]
+    assert_equal(run.newest(err.append).weights, some(1.0).weights)
+    assert len(err) == 1 and "step-00000002 has weights only" in err[0]
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_says_that_there_is_none(tmp_path: Path) -> None:
-    run, said = save(tmp_path, 1, 2), []
+    run, err = save(tmp_path, 1, 2), []
     for folder in run.steps():
         flip(folder / "model.safetensors", 0.5)
     with pytest.raises(CheckpointError, match="holds no checkpoint to go on from") as caught:
-        run.newest(said.append)
-    assert len(said) == 2
+        run.newest(err.append)
+    assert len(err) == 2
     assert str(tmp_path) in caught.value.what and "without --resume" in caught.value.remedy
 
 
@@ -395,7 +395,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_that_there_is_none(tmp_pat
 def test_what_is_not_finite_is_neither_saved_nor_resumed_from(
     tmp_path: Path, part: str, bad: float
 ) -> None:
-    run, said = save(tmp_path, 1, 2), []
+    run, err = save(tmp_path, 1, 2), []
     state = replace(STATE, tensors={"exp_avg/w": torch.full((3,), bad)})
     spoilt = some(3.0, training=state) if part == "state" else some(bad, training=STATE)
     with pytest.raises(TrainingError, match=r"Update 3 is not saved: .* is not finite") as caught:
@@ -403,9 +403,9 @@ def test_what_is_not_finite_is_neither_saved_nor_resumed_from(
     assert "goes on from step-00000002" in caught.value.remedy
     assert [path.name for path in run.steps()] == ["step-00000001", "step-00000002"]
     write(spoilt, tmp_path / "step-00000003")  # as older versions did
-    assert_equal(run.newest(said.append).weights, some(2.0).weights)
-    assert len(said) == 1 and "step-00000003 cannot be resumed" in said[0]
-    assert "is not finite. Going back" in said[0]
+    assert_equal(run.newest(err.append).weights, some(2.0).weights)
+    assert len(err) == 1 and "step-00000003 cannot be resumed" in err[0]
+    assert "is not finite. Going back" in err[0]
 
 
 def test_a_damaged_checkpoint_is_replaced_when_its_step_comes_again(tmp_path: Path) -> None:

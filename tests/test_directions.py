@@ -94,10 +94,10 @@ def test_a_stream_has_a_direction(translator, to):
 
 def test_prefixes_are_in_the_typography_of_the_model(translator):
     for prefix in ("l’a", "l'a"):
-        (said,) = translator.translate(ENGLISH[:1], to="fr", prefixes=[prefix], max_length=12)
-        assert said.startswith("l’a")
-    (said,) = translator.translate(FRENCH[:1], to="en", prefixes=["l’a"], max_length=12)
-    assert said.startswith("l'a")
+        (err,) = translator.translate(ENGLISH[:1], to="fr", prefixes=[prefix], max_length=12)
+        assert err.startswith("l’a")
+    (err,) = translator.translate(FRENCH[:1], to="en", prefixes=["l’a"], max_length=12)
+    assert err.startswith("l'a")
 
 
 def test_another_language_is_refused(translator):

@@ -112,10 +112,10 @@ def generator(engine) -> Generator:
 
 
 def test_one_text_gives_a_text_and_many_give_a_list(translator):
-    said = translator.translate(ENGLISH[1], max_length=8)
-    assert isinstance(said, str)
+    err = translator.translate(ENGLISH[1], max_length=8)
+    assert isinstance(err, str)
     for texts in (ENGLISH[1:2], (ENGLISH[1],)):
-        assert translator.translate(texts, max_length=8) == [said]
+        assert translator.translate(texts, max_length=8) == [err]
 
 
 def test_a_translator_is_searched_as_its_settings_say_unless_told_otherwise():
@@ -137,10 +137,10 @@ def test_answers_are_the_same_alone_and_in_any_batch(translator, beam_size):
     alone = [translator.translate(text, **options) for text in TEXTS]
     assert len(set(alone)) > 1, "the answers depend on the questions"
     for batch_tokens in (1, 30, 4_096):
-        said = translator.translate(TEXTS, batch_tokens=batch_tokens, **options)
-        assert said == alone
-        said = translator.translate(TEXTS[::-1], batch_tokens=batch_tokens, **options)
-        assert said == alone[::-1]
+        err = translator.translate(TEXTS, batch_tokens=batch_tokens, **options)
+        assert err == alone
+        err = translator.translate(TEXTS[::-1], batch_tokens=batch_tokens, **options)
+        assert err == alone[::-1]
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 4_096])
@@ -158,8 +158,8 @@ def test_answers_keep_the_order_of_the_questions_and_batches_their_budget(
 
     monkeypatch.setattr(translator_module, "search", echo)
     texts = [*ENGLISH, "", *FRENCH] * 2
-    said = called(saved()).translate(texts, beam_size, batch_tokens=batch_tokens)
-    assert said == texts
+    err = called(saved()).translate(texts, beam_size, batch_tokens=batch_tokens)
+    assert err == texts
     cells = [(rows, rows * (width - 1) * beam_size) for rows, width in shapes]
     assert all(size <= batch_tokens or rows == 1 for rows, size in cells)
     assert sorted(numbered) == list(range(len([text for text in texts if text])))
@@ -174,8 +174,8 @@ def test_nothing_to_translate_gives_nothing(translator):
 @pytest.mark.parametrize("text", ["", " ", "\n", "\t \n"], ids=repr)
 def test_an_empty_text_has_an_empty_translation(translator, text):
     assert translator.translate(text, split=False) == ""
-    said = translator.translate([text, "tea", text], split=False, max_length=8)
-    assert said[::2] == ["", ""]
+    err = translator.translate([text, "tea", text], split=False, max_length=8)
+    assert err[::2] == ["", ""]
     (found,) = translator.n_best([text], SearchOptions(n_best=3))
     assert [(t.text, t.score, t.log_probability, t.ids) for t in found] == [("", 0.0, 0.0, [])]
 
@@ -207,24 +207,24 @@ def test_a_text_of_ten_thousand_words_is_refused_unless_it_may_be_cut_or_split(t
 
 def test_a_text_is_split_into_sentences_whose_translations_are_joined(translator):
     parts = ["The old cat sees a dog.", "Two children want some tea!", "A dog."]
-    said = translator.translate(" ".join(parts), max_length=8)
-    assert said == " ".join(translator.translate(parts, split=False, max_length=8))
-    assert said == translator.translate(" ".join(parts), split=True, max_length=8)
+    err = translator.translate(" ".join(parts), max_length=8)
+    assert err == " ".join(translator.translate(parts, split=False, max_length=8))
+    assert err == translator.translate(" ".join(parts), split=True, max_length=8)
     whole = translator.translate(" ".join(parts), split=False, max_length=8)
     assert (
         whole == translator.n_best([" ".join(parts)], translator.options(max_length=8))[0][0].text
     )
-    assert whole != said
+    assert whole != err
 
 
 def test_layout_is_kept(translator):
     text = "\n  - A dog.  The old cat!\n\n2. Some tea\n\n---\nhttps://a.example/b\n 12.50 \n"
     parts = ["A dog.", "The old cat!", "Some tea"]
-    said = translator.translate(text, max_length=8)
+    err = translator.translate(text, max_length=8)
     expected = text
     for part, answer in zip(parts, translator.translate(parts, max_length=8), strict=True):
         expected = expected.replace(part, answer)
-    assert said == expected
+    assert err == expected
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\n", "12.50", "https://a.example/b", "☃"], ids=repr)
@@ -235,8 +235,8 @@ def test_a_text_without_a_sentence_comes_back_as_it_is(translator, text):
 
 def test_texts_with_prefixes_are_not_split(translator):
     text = "A dog. The old cat"
-    said = translator.translate([text], prefixes=["un"], max_length=8)
-    assert said == translator.translate([text], prefixes=["un"], split=False, max_length=8)
+    err = translator.translate([text], prefixes=["un"], max_length=8)
+    assert err == translator.translate([text], prefixes=["un"], split=False, max_length=8)
     with pytest.raises(InputError, match="Prefixes were given for texts that are to be split"):
         translator.translate([text], prefixes=["un"], split=True)
 
@@ -481,8 +481,8 @@ def test_a_batch_beyond_the_limit_is_refused(translator, classifier, generator, 
 
 def test_an_empty_text_has_an_empty_answer_whatever_the_prefix():
     for typography in (False, True):
-        said = caller("translator", typography).translate([""], prefixes=["un"], to="fr")
-        assert said == [""]
+        err = caller("translator", typography).translate([""], prefixes=["un"], to="fr")
+        assert err == [""]
 
 
 def test_what_no_subwords_spell_cannot_begin_an_answer(translator, generator):
@@ -685,8 +685,8 @@ def test_no_more_is_read_or_scored_than_a_table_has_positions_for():
     (ids,) = translator.tokenizer.encode([long])
     cut = translator.tokenizer.decode(ids[:11])
     whole = {"split": False}
-    said = translator.translate(long, 2, truncate=True, **whole)
-    assert said == translator.translate(cut, 2, **whole)
+    err = translator.translate(long, 2, truncate=True, **whole)
+    assert err == translator.translate(cut, 2, **whole)
     assert classifier.classify(long, truncate=True) == classifier.classify(cut)
     with pytest.raises(DataError, match="The sentence has"):
         translator.translate(long)
@@ -703,8 +703,8 @@ def test_no_more_is_read_or_scored_than_a_table_has_positions_for():
 
 
 def test_a_generator_goes_on_from_its_prompt(generator):
-    said = generator.generate("the old cat", max_length=16)
-    assert said.startswith("the old cat") and len(said) > len("the old cat")
+    err = generator.generate("the old cat", max_length=16)
+    assert err.startswith("the old cat") and len(err) > len("the old cat")
     prompts = ["", "the old cat", "a"]
     together = generator.generate(prompts, max_length=16)
     assert all(text.startswith(prompt) for text, prompt in zip(together, prompts, strict=True))
@@ -743,9 +743,9 @@ def test_a_generator_can_search_for_the_likeliest_instead(generator):
     model = torch_model(saved(kind="language-model"))
     (ids,) = generator.tokenizer.encode(["the old"])
     for width in (1, 3):
-        said = generator.generate("the old", sample=False, beam_size=width, max_length=8)
+        err = generator.generate("the old", sample=False, beam_size=width, max_length=8)
         (best,) = beam(after(model, None), width, 8, prefix=ids)
-        assert said == generator.tokenizer.decode(best.ids)
+        assert err == generator.tokenizer.decode(best.ids)
 
 
 @pytest.mark.parametrize("prompt", ["", "the old cat"], ids=repr)
@@ -888,8 +888,8 @@ def test_threads_are_passed_on(tmp_path):
     finally:
         torch.set_num_threads(before)
     assert load(tmp_path, threads=1).decoders[0].threads == 1
-    said = {tuple(load(tmp_path, threads=n).translate(TEXTS, max_length=8)) for n in (1, 2, 3)}
-    assert len(said) == 1
+    err = {tuple(load(tmp_path, threads=n).translate(TEXTS, max_length=8)) for n in (1, 2, 3)}
+    assert len(err) == 1
 
 
 def test_loaded_classifiers_and_generators_answer_as_what_was_saved(tmp_path):
@@ -1015,9 +1015,9 @@ def test_a_bundled_model_is_loaded_by_its_name_unless_a_folder_is_called_so(tmp_
     root = bundle(monkeypatch, tmp_path / "package", "en-fr", "sentiment")
     monkeypatch.chdir(tmp_path)
     assert type(glassformer.load("sentiment")) is Classifier
-    (said,) = load("en-fr").translate(ENGLISH[:1])
-    assert said == load(root / "en-fr").translate(ENGLISH[0])
-    assert load(["en-fr", root / "en-fr"]).translate(ENGLISH[0]) == said
+    (err,) = load("en-fr").translate(ENGLISH[:1])
+    assert err == load(root / "en-fr").translate(ENGLISH[0])
+    assert load(["en-fr", root / "en-fr"]).translate(ENGLISH[0]) == err
     with pytest.raises(CheckpointError, match="en-fr holds a translator, not a classifier"):
         load_classifier("en-fr")
     checkpoint.write(saved(kind="language-model"), tmp_path / "en-fr")

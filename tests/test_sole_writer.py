@@ -68,10 +68,10 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -
         first.send_signal(signal.SIGKILL)
         first.wait()
     assert (folder / LOCK).exists()
-    said: list[str] = []
-    with sole_writer(folder, said.append):
+    err: list[str] = []
+    with sole_writer(folder, err.append):
         assert Owner(**json.loads((folder / LOCK).read_text())).pid == os.getpid()
-    assert len(said) == 1 and "is gone" in said[0] and str(first.pid) in said[0]
+    assert len(err) == 1 and "is gone" in err[0] and str(first.pid) in err[0]
     assert not (folder / LOCK).exists()
 
 
@@ -94,10 +94,10 @@ def test_a_lock_whose_owner_on_this_machine_is_gone_is_taken(
     if "host" in changes and not BOOT.is_file():
         pytest.skip("this system does not tell containers from machines")
     left_behind(tmp_path, **changes)
-    said: list[str] = []
-    with sole_writer(tmp_path, said.append):
+    err: list[str] = []
+    with sole_writer(tmp_path, err.append):
         pass
-    assert len(said) == 1 and f"process {os.getpid()} on" in said[0]
+    assert len(err) == 1 and f"process {os.getpid()} on" in err[0]
 
 
 def test_the_lock_of_another_machine_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_a_file_system_without_locks_is_told(
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    said: list[str] = []
-    with sole_writer(tmp_path / "run", said.append):
+    err: list[str] = []
+    with sole_writer(tmp_path / "run", err.append):
         assert (tmp_path / "run" / LOCK).exists()
-    assert len(said) == 1 and "has no locks" in said[0] and "Make sure that none does" in said[0]
+    assert len(err) == 1 and "has no locks" in err[0] and "Make sure that none does" in err[0]
 
 
 def test_a_lock_file_removed_while_it_was_being_locked_is_made_again(

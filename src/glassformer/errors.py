@@ -1,4 +1,4 @@
-"""What a user is told when something goes wrong: what happened, why, and what to do next."""
+"""Errors for users: what happened, why, and what to do next."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

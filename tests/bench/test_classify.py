@@ -23,7 +23,7 @@ TEXT = ["a dull film", "a fine film that one sees twice", "dull"]
 
 @pytest.fixture(autouse=True)
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classify, "Alone", Here)
+    monkeypatch.setattr(classify, "ContenderProcess", Here)
     monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
 
 

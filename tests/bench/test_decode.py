@@ -49,7 +49,7 @@ def no_memory(name: str, *_: object) -> Memory:
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "Alone", Here)
+    monkeypatch.setattr(decode, "ContenderProcess", Here)
     monkeypatch.setattr(decode, "memory_of", no_memory)
 
 

@@ -63,9 +63,9 @@ def test_every_call_of_a_timed_module_is_counted(model: Transformer) -> None:
 
 
 def test_hooks_do_not_change_outputs_and_are_removed(model: Transformer) -> None:
-    said = answers(model)
+    err = answers(model)
     with around(model, lambda *_: 1, lambda: 2):
-        assert answers(model) == said
+        assert answers(model) == err
     with pytest.raises(KeyError), around(model, lambda *_: None, lambda: None):
         raise KeyError
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())

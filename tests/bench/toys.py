@@ -25,7 +25,10 @@ class Here:
     def __call__(self, *arguments: Any) -> Any:
         return self._run(*arguments)
 
-    def close(self) -> None:
+    def __enter__(self) -> "Here":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         pass
 
 

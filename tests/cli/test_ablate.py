@@ -34,11 +34,11 @@ def folders(place: str = "runs/ablate-tiny") -> list[str]:
 
 
 def test_every_variant_is_trained_with_every_seed(glassformer: Command, recipe: Path) -> None:
-    code, out, said = glassformer("ablate", recipe, *VARY, "--seeds", "2", "train.max_steps=4")
-    assert code == 0, said
+    code, out, err = glassformer("ablate", recipe, *VARY, "--seeds", "2", "train.max_steps=4")
+    assert code == 0, err
     names = ["baseline", "model.dropout=0.3", "train.optimizer=muon"]
     assert folders() == [f"{name}/seed-{seed}" for name in names for seed in (1, 2)]
-    assert "run 6 of 6: train.optimizer=muon, seed 2" in said
+    assert "run 6 of 6: train.optimizer=muon, seed 2" in err
     assert "baseline:" in out and "best loss" in out and "±" in out
     content = result()
     assert [row["variant"] for row in content["rows"]] == names
@@ -62,10 +62,10 @@ def test_what_is_over_is_not_run_again_and_more_can_be_added(
 ) -> None:
     glassformer("ablate", recipe, *VARY, "--output", "a.json")
     logs = {name: Path("runs/ablate-tiny", name, "log.jsonl").read_bytes() for name in folders()}
-    code, _, said = glassformer(
+    code, _, err = glassformer(
         "ablate", recipe, *VARY, "--vary", "model.d_ff=8", "--seeds", "2", "--output", "b.json"
     )
-    assert code == 0 and said.count("stopped after") == 5  # of eight
+    assert code == 0 and err.count("stopped after") == 5  # of eight
     assert len(folders()) == 8
     for name, log in logs.items():
         assert Path("runs/ablate-tiny", name, "log.jsonl").read_bytes() == log
@@ -77,8 +77,8 @@ def test_a_half_done_run_is_resumed(glassformer: Command, recipe: Path) -> None:
     half = Path("runs/ablate-tiny/baseline/seed-1")
     claim(half, TINY)
     trained(prepare(TINY, threads=1), half, stop=5)
-    code, _, said = glassformer("ablate", recipe, *VARY)
-    assert code == 0, said
+    code, _, err = glassformer("ablate", recipe, *VARY)
+    assert code == 0, err
     assert [p.name for p in RunFolder(half).steps()] == [f"step-0000000{n}" for n in (4, 5, 8)]
     trained(prepare(TINY, threads=1), Path("whole"))
     assert_same_bits(half, Path("whole"))
@@ -95,24 +95,24 @@ def test_ctrl_c_ends_it_and_the_same_command_goes_on(glassformer: Command, recip
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ablate, "carry_out", interrupted)
-        code, out, said = glassformer("ablate", recipe, *VARY)
-    assert (code, out) == (130, "") and "the same command continues from here" in said
+        code, out, err = glassformer("ablate", recipe, *VARY)
+    assert (code, out) == (130, "") and "the same command continues from here" in err
     assert not Path("results").exists()
-    code, _, said = glassformer("ablate", recipe, *VARY)
-    assert code == 0 and said.count("stopped after") == 2
+    code, _, err = glassformer("ablate", recipe, *VARY)
+    assert code == 0 and err.count("stopped after") == 2
 
 
 def test_what_goes_wrong_is_a_row(glassformer: Command, recipe: Path) -> None:
     vary = ("--vary", "train.learning_rate=1e30", "--vary", "train.accumulate=1000")
-    code, out, said = glassformer("ablate", recipe, *vary)
-    assert code == 0, said
+    code, out, err = glassformer("ablate", recipe, *vary)
+    assert code == 0, err
     baseline, diverged, starved = result()["rows"]
     assert baseline["best"]["mean"] > 0 and diverged["best"] is None and starved["best"] is None
     assert "An epoch has" in starved["runs"][0]["error"]
-    assert "Errors" in out and said.count("went wrong:") == 2
+    assert "Errors" in out and err.count("went wrong:") == 2
     assert "0 of 1" in out and diverged["runs"][0]["error"] in " ".join(out.split())
-    code, _, said = glassformer("ablate", recipe, *vary)
-    assert code == 0 and "stopped after" not in said
+    code, _, err = glassformer("ablate", recipe, *vary)
+    assert code == 0 and "stopped after" not in err
 
 
 def test_where_nothing_came_of_it_the_command_fails(glassformer: Command, recipe: Path) -> None:
@@ -136,8 +136,8 @@ def test_a_translator_is_compared_by_bleu_on_text(glassformer: Command, tmp_path
     settings = text(tmp_path / "text", train={"max_steps": 2, "metric": "bleu"})
     (tmp_path / "text.toml").write_text(settings.to_toml())
     vary = ("--vary", "model.vocab_size=50", "--vary", "data.subword_sampling=0.1")
-    code, out, said = glassformer("ablate", "text.toml", *vary)
-    assert code == 0, said
+    code, out, err = glassformer("ablate", "text.toml", *vary)
+    assert code == 0, err
     assert "best bleu" in out and "target tokens" in out
     assert all(row["best"] is not None for row in result("results/ablate_text.json")["rows"])
 
@@ -157,12 +157,12 @@ def test_a_translator_is_compared_by_bleu_on_text(glassformer: Command, tmp_path
 def test_what_is_wrong_is_said_before_anything_is_trained(
     glassformer: Command, recipe: Path, arguments: tuple[str, ...], what: str
 ) -> None:
-    code, out, said = glassformer("ablate", recipe, *arguments)
-    assert (code, out) == (2, "") and what in said
+    code, out, err = glassformer("ablate", recipe, *arguments)
+    assert (code, out) == (2, "") and what in err
     assert not Path("runs").exists()
 
 
 def test_a_budget_is_not_changed_half_way(glassformer: Command, recipe: Path) -> None:
     glassformer("ablate", recipe, *VARY)
-    code, _, said = glassformer("ablate", recipe, *VARY, "train.max_steps=16")
-    assert code == 2 and "train.max_steps = 8, now 16" in said
+    code, _, err = glassformer("ablate", recipe, *VARY, "train.max_steps=16")
+    assert code == 2 and "train.max_steps = 8, now 16" in err

@@ -57,8 +57,8 @@ def expected(head: str, of: list[TextPair]) -> list[str]:
 
 def test_error_rates_are_told_as_tables_as_json_and_as_markdown(command: Command) -> None:
     files = ("--json", "out/aer.json", "--markdown", "out/aer.md")
-    code, out, said = command(*GRAMMAR, *files)
-    assert code == 0, said
+    code, out, err = command(*GRAMMAR, *files)
+    assert code == 0, err
     content = json.loads(Path("out/aer.json").read_text())
     dev, test = (list(grammar.pairs(split, FEW)) for split in ("valid", "test"))
     translator = load_translator("run", engine="torch")
@@ -84,12 +84,12 @@ def test_error_rates_are_told_as_tables_as_json_and_as_markdown(command: Command
     assert around["command"] == f"glassformer align {' '.join(map(str, (*GRAMMAR[1:], *files)))}"
     assert around["machine"]["threads"] == 1 and around["settings"]["int8"] is False
     assert len(around["checksums"]) == 4 and around["checksums"]["grammar test fr"] in out
-    assert "reading dev: 100%" in said and "written: out/aer.md" in said
+    assert "reading dev: 100%" in err and "written: out/aer.md" in err
 
 
 def test_the_choice_is_made_on_dev_alone(command: Command) -> None:
-    code, out, said = command(*GRAMMAR, "--json", "aer.json")
-    assert code == 0, said
+    code, out, err = command(*GRAMMAR, "--json", "aer.json")
+    assert code == 0, err
     content = json.loads(Path("aer.json").read_text())
     rates = content["dev_error_rates"]
     assert content["best"] == min(rates, key=rates.__getitem__)
@@ -104,8 +104,8 @@ def test_the_choice_is_made_on_dev_alone(command: Command) -> None:
 
 
 def test_a_named_head_is_measured_as_well(command: Command) -> None:
-    code, out, said = command(*GRAMMAR, "--head", "1.2+1", "--json", "aer.json")
-    assert code == 0, said
+    code, out, err = command(*GRAMMAR, "--head", "1.2+1", "--json", "aer.json")
+    assert code == 0, err
     row = json.loads(Path("aer.json").read_text())["test"][-4]
     assert (row["name"], row["head"]) == ("named", "1.2+1") and "named" in out
 
@@ -113,15 +113,15 @@ def test_a_named_head_is_measured_as_well(command: Command) -> None:
 def test_pictures_of_the_grammar(command: Command) -> None:
     pytest.importorskip("matplotlib")
     more = ("--head", "1.1", "--figure", "new/pictures", "--limit", 2)
-    code, _, said = command(*GRAMMAR, *more)
-    assert code == 0, said
+    code, _, err = command(*GRAMMAR, *more)
+    assert code == 0, err
     drawn = sorted(path.name for path in Path("new/pictures").iterdir())
     assert drawn == ["1.png", "1.svg", "2.png", "2.svg"]
     pair = next(iter(grammar.pairs("test", 1)))
     drawing = Path("new/pictures/1.svg").read_text()
     title = f"layer 1, head 1, word as output: {right(pair)} of {len(pair.alignment)} true"
     assert title in drawing and f">{pair.target_words[1]}</text>" in drawing
-    assert "2 pictures" in said
+    assert "2 pictures" in err
 
 
 def right(pair: grammar.AlignedPair) -> int:
@@ -138,21 +138,21 @@ def test_a_model_of_other_text_is_said_to_be_one(command: Command) -> None:
 
 def test_another_language_has_no_true_alignment(command: Command) -> None:
     with_data("german", target_language="de")
-    code, out, said = command("align", "german", *GRAMMAR[2:])
-    assert (code, out) == (2, "") and "german translates en to de" in said and "--source" in said
+    code, out, err = command("align", "german", *GRAMMAR[2:])
+    assert (code, out) == (2, "") and "german translates en to de" in err and "--source" in err
 
 
 # One's own text
 
 
 def test_each_line_gives_its_links(command: Command) -> None:
-    code, out, said = command(*TEXT, "--target", "text.fr", "--head", "1.2")
-    assert code == 0, said
+    code, out, err = command(*TEXT, "--target", "text.fr", "--head", "1.2")
+    assert code == 0, err
     assert out.splitlines() == expected("1.2", pairs(SOURCES, TARGETS))
     assert out.splitlines()[1] == "" and len(out.splitlines()[0].split()) == 4
     files = ("--output", "out/links", "--words", "out/words")
-    code, out, said = command(*TEXT, "--target", "text.fr", "--head", "1.2", *files)
-    assert (code, out) == (0, "") and "written: out/links" in said
+    code, out, err = command(*TEXT, "--target", "text.fr", "--head", "1.2", *files)
+    assert (code, out) == (0, "") and "written: out/links" in err
     links = Path("out/links").read_text().splitlines()
     assert links == expected("1.2", pairs(SOURCES, TARGETS))
     words = Path("out/words").read_text().splitlines()
@@ -162,19 +162,19 @@ def test_each_line_gives_its_links(command: Command) -> None:
 
 
 def test_without_a_translation_it_is_the_models_own(command: Command) -> None:
-    code, out, said = command(*TEXT, "--head", "1", "--beam", 2, "--words", "words")
-    assert code == 0, said
+    code, out, err = command(*TEXT, "--head", "1", "--beam", 2, "--words", "words")
+    assert code == 0, err
     own = load_translator("other").translate(SOURCES, beam_size=2)
     assert out.splitlines() == expected("1", pairs(SOURCES, own))
     told = [line.split(" ||| ")[1] for line in Path("words").read_text().splitlines()]
     assert told == [" ".join(split_words(text)) for text in own]
-    assert "translating: 100%" in said
+    assert "translating: 100%" in err
 
 
 def test_tokenised_words_stand_between_spaces(command: Command) -> None:
     options = ("--target", "text.fr", "--head", "all", "--tokenised", "--words", "words")
-    code, out, said = command(*TEXT, *options)
-    assert code == 0, said
+    code, out, err = command(*TEXT, *options)
+    assert code == 0, err
     by_spaces = pairs(SOURCES, TARGETS, cut=lambda text: tuple(text.split()))
     assert out.splitlines() == expected("all", by_spaces)
     assert Path("words").read_text().splitlines()[0] == "the cat sees a dog. ||| un chat voit."
@@ -186,19 +186,19 @@ def test_batches_change_nothing(command: Command) -> None:
 
 
 def test_few_lines_are_aligned_by_all_heads(command: Command) -> None:
-    code, out, said = command(*TEXT, "--target", "text.fr")
-    assert code == 0, said
+    code, out, err = command(*TEXT, "--target", "text.fr")
+    assert code == 0, err
     assert out.splitlines() == expected("all:share", pairs(SOURCES, TARGETS))
-    assert "--head all:share: all heads averaged" in said and "fewer than 30 lines" in said
+    assert "--head all:share: all heads averaged" in err and "fewer than 30 lines" in err
 
 
 def test_many_lines_choose_for_themselves(command: Command) -> None:
     lines = list(chain.from_iterable([TEXTS] * 10))
     Path("text.en").write_text("".join(f"{line}\n" for line in lines))
-    code, out, said = command(*TEXT, "--target", "text.en")
-    assert code == 0, said
-    assert "by the mutual information of its links in 40 lines" in said
-    (told,) = (line for line in said.splitlines() if line.startswith("--head "))
+    code, out, err = command(*TEXT, "--target", "text.en")
+    assert code == 0, err
+    assert "by the mutual information of its links in 40 lines" in err
+    (told,) = (line for line in err.splitlines() if line.startswith("--head "))
     name = told.removeprefix("--head ").split(": ")[0]
     assert Head.parse(name).head is None
     assert out.splitlines() == expected(name, pairs(lines, lines))
@@ -211,16 +211,16 @@ def test_a_model_of_the_grammar_chooses_by_the_truth(
     rates = tallies(load_translator("run", engine="torch"), list(grammar.pairs("valid", FEW)))
     best = min(rates, key=lambda head: rates[head].error_rate)
     options = ("--source", "text.en", "--target", "text.fr", "--threads", 1)
-    code, out, said = command("align", "run", *options)
-    assert code == 0 and f"--head {best.name}: {best}, the best on the grammar" in said
+    code, out, err = command("align", "run", *options)
+    assert code == 0 and f"--head {best.name}: {best}, the best on the grammar" in err
     assert out.splitlines() == expected(best.name, pairs(SOURCES, TARGETS))
 
 
 def test_pictures_are_called_by_their_lines(command: Command) -> None:
     pytest.importorskip("matplotlib")
     options = ("--target", "text.fr", "--figure", "pictures", "--limit", 2)
-    code, out, said = command(*TEXT, *options)
-    assert code == 0, said
+    code, out, err = command(*TEXT, *options)
+    assert code == 0, err
     assert len(out.splitlines()) == 4
     assert {path.name for path in Path("pictures").glob("*.svg")} == {"1.svg", "3.svg"}
     drawing = Path("pictures/3.svg").read_text()
@@ -269,18 +269,18 @@ def test_errors_are_one_block(
     Path("short").write_text("un chat\n")
     long = "tea " * (LONGEST + 1)
     Path("long").write_text(f"a dog\n{long}\na\nb\n")
-    result, out, said = command("align", *arguments)
-    assert (result, out) == (code, "") and what in said
-    assert said.startswith("error: ") and "\n  next: " in said
+    result, out, err = command("align", *arguments)
+    assert (result, out) == (code, "") and what in err
+    assert err.startswith("error: ") and "\n  next: " in err
 
 
 def test_without_matplotlib_nothing_is_begun(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    code, out, said = command(*TEXT, "--figure", "pictures")
-    assert (code, out) == (2, "") and "'matplotlib' is not installed" in said
-    assert not Path("pictures").exists() and "aligning" not in said
+    code, out, err = command(*TEXT, "--figure", "pictures")
+    assert (code, out) == (2, "") and "'matplotlib' is not installed" in err
+    assert not Path("pictures").exists() and "aligning" not in err
 
 
 def test_a_model_of_both_directions_aligns_in_the_direction_that_is_named(
@@ -291,10 +291,10 @@ def test_a_model_of_both_directions_aligns_in_the_direction_that_is_named(
     Path("text.fr").write_text("le «\u00a0chien\u00a0» voit un chat\n")
     asked = ("align", "both", "--threads", 1, "--head", "1.1", "--words", "words")
     files = ("--source", "text.fr", "--target", "text.en", "--to", "en")
-    code, out, said = glassformer(*asked, *files)
-    assert code == 0, said
+    code, out, err = glassformer(*asked, *files)
+    assert code == 0, err
     words = Path("words").read_text()
     assert words == 'le " chien " voit un chat ||| the " dog " sees a cat\n'
     assert len(out.split()) == 7
-    code, _, said = glassformer(*asked, "--source", "text.en", "--to", "de")
-    assert code == 2 and "does not translate into 'de'" in said
+    code, _, err = glassformer(*asked, "--source", "text.en", "--to", "de")
+    assert code == 2 and "does not translate into 'de'" in err

@@ -71,7 +71,7 @@ def test_describe_prints_settings_that_read_back(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "err"),
     [
         (["describe", "tinny"], "Did you mean 'tiny'?"),
         (["describe", "tiny", "n_head=8"], "did you mean 'n_heads'?"),
@@ -84,11 +84,11 @@ def test_describe_prints_settings_that_read_back(name: str) -> None:
     ],
 )
 def test_a_wrong_command_line_gets_one_block_and_exit_code_2(
-    arguments: list[str], said: str
+    arguments: list[str], err: str
 ) -> None:
     result = run(*arguments)
     assert result.returncode == 2
-    assert said in result.stderr
+    assert err in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
 
@@ -147,8 +147,8 @@ def test_an_error_of_the_parser_has_the_form_of_all_errors(
     what: str,
     remedy: str,
 ) -> None:
-    code, out, said = Command(monkeypatch, capsys)(*arguments)
-    first, why, last = said.splitlines()
+    code, out, err = Command(monkeypatch, capsys)(*arguments)
+    first, why, last = err.splitlines()
     assert (code, out) == (2, "") and first.startswith("error: ") and what in first
     assert why.startswith("  why:  The command is: glassformer")
     assert last == f"  next: {remedy}"
@@ -157,8 +157,8 @@ def test_an_error_of_the_parser_has_the_form_of_all_errors(
 def test_a_group_without_a_command_shows_its_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, said = Command(monkeypatch, capsys)("data")
-    assert code == 2 and said.startswith("Usage: glassformer data") and "error" not in said
+    code, _, err = Command(monkeypatch, capsys)("data")
+    assert code == 2 and err.startswith("Usage: glassformer data") and "error" not in err
 
 
 # Standard streams that are closed, full, or a pipe without a reader
@@ -182,16 +182,16 @@ PRINTING = ["", "--help", "models"]  # by print, click and rich
     ids=["full", "closed"],
 )
 def test_output_that_cannot_be_written_is_one_error(verb: str, output: str, why: str) -> None:
-    code, _, said = shell(f"$G {verb} {output}")
+    code, _, err = shell(f"$G {verb} {output}")
     assert code == 1
-    assert said.startswith(f"error: Standard output cannot be written: {why}.\n")
-    assert said.count("\n") == 3
+    assert err.startswith(f"error: Standard output cannot be written: {why}.\n")
+    assert err.count("\n") == 3
 
 
 @pytest.mark.parametrize("verb", ["--help", "models"])
 def test_a_reader_that_is_gone_ends_a_command_as_it_ends_unix_tools(verb: str) -> None:
-    code, out, said = shell(f"$G {verb} | true; exit ${{PIPESTATUS[0]}}")
-    assert (code, out, said) == (141, "", "")
+    code, out, err = shell(f"$G {verb} | true; exit ${{PIPESTATUS[0]}}")
+    assert (code, out, err) == (141, "", "")
 
 
 def test_closed_streams_leave_the_exit_code_and_receive_no_errors() -> None:
@@ -201,9 +201,9 @@ def test_closed_streams_leave_the_exit_code_and_receive_no_errors() -> None:
 
 
 def test_input_that_cannot_be_read_is_a_data_error(tmp_path: Path) -> None:
-    code, out, said = shell(f"$G classify 0> {tmp_path / 'file'}")
+    code, out, err = shell(f"$G classify 0> {tmp_path / 'file'}")
     assert (code, out) == (3, "")
-    assert "error: standard input cannot be read: Bad file descriptor.\n" in said
+    assert "error: standard input cannot be read: Bad file descriptor.\n" in err
 
 
 def test_memory_that_runs_out_is_one_error(
@@ -213,8 +213,8 @@ def test_memory_that_runs_out_is_one_error(
         raise MemoryError("Unable to allocate 560. GiB")
 
     monkeypatch.setattr("glassformer.cli.describe.preset", describe)
-    code, _, said = glassformer("describe", "tiny")
-    assert code == 1 and said.startswith("error: Memory ran out. Unable to allocate 560. GiB\n")
+    code, _, err = glassformer("describe", "tiny")
+    assert code == 1 and err.startswith("error: Memory ran out. Unable to allocate 560. GiB\n")
 
 
 @pytest.mark.parametrize(
@@ -226,5 +226,5 @@ def test_a_recipe_that_is_nested_too_deeply_is_refused(
     glassformer: Command, tmp_path: Path, recipe: str
 ) -> None:
     (tmp_path / "deep.toml").write_text(recipe)
-    code, _, said = glassformer("train", "deep.toml")
-    assert code == 2 and said.startswith("error: The settings are nested too deeply.\n")
+    code, _, err = glassformer("train", "deep.toml")
+    assert code == 2 and err.startswith("error: The settings are nested too deeply.\n")

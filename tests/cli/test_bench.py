@@ -38,8 +38,8 @@ def saved(path: str) -> dict[str, Any]:
 def test_runs_are_compared_from_their_logs(glassformer: Command) -> None:
     write_log("a", 30, 50, 60)
     write_log("b", 20, 40)
-    code, out, said = glassformer(*TIME, "a", "b", "--output", "new/t.json", "--figure", "f.svg")
-    assert code == 0, said
+    code, out, err = glassformer(*TIME, "a", "b", "--output", "new/t.json", "--figure", "f.svg")
+    assert code == 0, err
     assert "Time to BLEU 55" in out and "not reached" in out and "interpolated" in out
     assert "command: glassformer bench time-to-bleu a b --output new/t.json" in out
     assert "<svg" in Path("f.svg").read_text()
@@ -59,10 +59,10 @@ def test_the_target_can_be_chosen_and_files_need_not_be_written(glassformer: Com
 def test_a_recipe_is_trained_until_the_target_is_reached(
     glassformer: Command, recipe: Path
 ) -> None:
-    code, out, said = glassformer(*TIME, recipe, "--target", "0", "--output", "t.json")
-    assert code == 0, said
+    code, out, err = glassformer(*TIME, recipe, "--target", "0", "--output", "t.json")
+    assert code == 0, err
     folder = Path("runs/time-to-bleu/tiny")
-    assert "stopped after 4 updates: bleu 0 reached" in said and steps(folder) == [4]
+    assert "stopped after 4 updates: bleu 0 reached" in err and steps(folder) == [4]
     assert [r["step"] for r in records(folder, "train_loss")] == [1, 2, 3, 4]
     (found,) = saved("t.json")["runs"]
     assert found["first_at_or_above"]["updates"] == 4
@@ -75,9 +75,9 @@ def test_a_recipe_goes_on_to_a_higher_target_until_its_own_limit(
     glassformer: Command, recipe: Path
 ) -> None:
     glassformer(*TIME, recipe, "--target", "0")
-    code, out, said = glassformer(*TIME, recipe, "--target", "100")
+    code, out, err = glassformer(*TIME, recipe, "--target", "100")
     folder = Path("runs/time-to-bleu/tiny")
-    assert code == 0 and "stopped after 8 updates: 8 updates" in said and "not reached" in out
+    assert code == 0 and "stopped after 8 updates: 8 updates" in err and "not reached" in out
     assert steps(folder) == [4, 8] and len(records(folder, "valid_bleu")) == 2
     before = (folder / "log.jsonl").read_bytes()
     assert glassformer(*TIME, recipe, "--target", "100")[0] == 0
@@ -89,8 +89,8 @@ def test_a_recipe_that_has_changed_does_not_go_on_with_the_run_of_before(
 ) -> None:
     glassformer(*TIME, recipe, "--target", "0")
     recipe.write_text(recipe.read_text().replace("learning_rate = 0.01", "learning_rate = 0.02"))
-    code, _, said = glassformer(*TIME, recipe, "--target", "100")
-    assert code == 2 and "train.learning_rate = 0.01, now 0.02" in said
+    code, _, err = glassformer(*TIME, recipe, "--target", "100")
+    assert code == 2 and "train.learning_rate = 0.01, now 0.02" in err
     assert read(Path("runs/time-to-bleu/tiny/latest")).settings.train.learning_rate == 0.01
 
 
@@ -117,5 +117,5 @@ def test_the_course_of_runs_is_drawn(glassformer: Command) -> None:
     code, out, _ = glassformer("bench", "course", "a", "b/log.jsonl", "--output", "new/c.svg")
     assert (code, out) == (0, "written to new/c.svg\n")
     assert "a: BLEU" in Path("new/c.svg").read_text()
-    code, _, said = glassformer("bench", "course", "c")
-    assert code == 3 and "There is no log" in said and not Path("course.svg").exists()
+    code, _, err = glassformer("bench", "course", "c")
+    assert code == 3 and "There is no log" in err and not Path("course.svg").exists()

@@ -72,10 +72,10 @@ def test_a_text_too_long_is_named_and_the_lines_before_it_are_answered(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_in(monkeypatch, "\n".join([*TEXTS, "tea " * 10_000, *TEXTS]))
-    code, out, said = command("classify", *RUN)
+    code, out, err = command("classify", *RUN)
     assert code == 3 and out.count("\n") == len(TEXTS)
-    assert "Line 5 of standard input: the text has" in said and f"up to {LONGEST}" in said
-    assert "--truncate" in said.partition("next:")[2] and "--split" not in said
+    assert "Line 5 of standard input: the text has" in err and f"up to {LONGEST}" in err
+    assert "--truncate" in err.partition("next:")[2] and "--split" not in err
     sys.stdin.seek(0)
     code, out, _ = command("classify", "--truncate", *RUN)
     assert code == 0 and out.count("\n") == 2 * len(TEXTS) + 1
@@ -83,19 +83,19 @@ def test_a_text_too_long_is_named_and_the_lines_before_it_are_answered(
 
 def test_what_is_not_utf_8_is_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     type_in(monkeypatch, b"a dog\nun th\xe9\n")
-    code, out, said = command("classify", *RUN)
+    code, out, err = command("classify", *RUN)
     assert code == 3 and out.count("\n") == 1
-    assert "Line 2 of standard input is not UTF-8" in said
+    assert "Line 2 of standard input is not UTF-8" in err
 
 
 def test_a_model_that_is_none_or_of_another_kind_is_named(glassformer: Command) -> None:
     for name, what in (("absent", "no model 'absent'"), (".", ". is not a checkpoint")):
-        code, _, said = glassformer("classify", "a dog", "--model", name)
-        assert code == 4 and what in said
+        code, _, err = glassformer("classify", "a dog", "--model", name)
+        assert code == 4 and what in err
     write_model("run")
-    code, _, said = glassformer("classify", "a dog", "--model", "run")
-    assert code == 4 and "run holds a translator, not a classifier" in said
-    assert "translate" in said.partition("why:")[2]
+    code, _, err = glassformer("classify", "a dog", "--model", "run")
+    assert code == 4 and "run holds a translator, not a classifier" in err
+    assert "translate" in err.partition("why:")[2]
 
 
 def test_without_a_model_it_is_the_bundled_one_and_its_labels_are_words(
@@ -118,6 +118,6 @@ def test_without_any_model_it_says_how_to_get_one(
     glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bundle(monkeypatch, tmp_path / "package", "en-fr")
-    code, out, said = glassformer("classify", "a dog")
-    assert (code, out) == (4, "") and "sentiment does not come with this copy" in said
-    assert "--model runs/imdb" in said and "recipes/imdb.toml" in said.partition("next:")[2]
+    code, out, err = glassformer("classify", "a dog")
+    assert (code, out) == (4, "") and "sentiment does not come with this copy" in err
+    assert "--model runs/imdb" in err and "recipes/imdb.toml" in err.partition("next:")[2]

@@ -26,9 +26,9 @@ def test_list_names_every_set_and_the_data_that_needs_no_files(glassformer: Comm
 def test_a_set_that_is_not_known_is_answered_with_the_nearest(
     glassformer: Command, name: str, meant: str
 ) -> None:
-    code, out, said = glassformer("data", "get", name)
-    assert (code, out) == (3, "") and f"no set of data called {name!r}" in said
-    assert f"{meant!r}" in said.partition("next:")[2]
+    code, out, err = glassformer("data", "get", name)
+    assert (code, out) == (3, "") and f"no set of data called {name!r}" in err
+    assert f"{meant!r}" in err.partition("next:")[2]
 
 
 def test_get_finds_every_split_and_says_where(
@@ -42,8 +42,8 @@ def test_get_finds_every_split_and_says_where(
         path = datasets.cache() / "toy" / f"{split}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("en\tfr\n" + "".join(f"{en}\t{fr}\n" for en, fr in PAIRS))
-    code, out, said = glassformer("data", "get", "toy")
-    assert code == 0, said
+    code, out, err = glassformer("data", "get", "toy")
+    assert code == 0, err
     found = dict(line.split(": ") for line in out.splitlines())
     assert found == {s: str(datasets.cache() / "toy" / f"{s}.tsv") for s in ("train", "valid")}
 
@@ -75,8 +75,8 @@ def figures(out: str) -> dict[str, str]:
 def test_show_tells_what_a_recipe_makes_of_its_text(glassformer: Command, tmp_path: Path) -> None:
     settings = text(tmp_path, data={"max_length": 30})
     (tmp_path / "text.toml").write_text(settings.to_toml())
-    code, out, said = glassformer("data", "show", tmp_path / "text.toml", "--examples", "2")
-    assert code == 0, said
+    code, out, err = glassformer("data", "show", tmp_path / "text.toml", "--examples", "2")
+    assert code == 0, err
     data = prepare(settings, threads=1)
     lengths = data.train.lengths
     batches = TokenBatches(lengths, 64, settings.train.seed)
@@ -113,8 +113,8 @@ def test_show_counts_the_pieces_that_a_masked_language_model_reads(
     totals = []
     for longest in (256, 3):
         change = f"data.max_length={longest}"
-        code, out, said = glassformer("data", "show", tmp_path / "text.toml", change)
-        assert code == 0, said
+        code, out, err = glassformer("data", "show", tmp_path / "text.toml", change)
+        assert code == 0, err
         data = prepare(settings.replace(data={"max_length": longest}), threads=1)
         told = figures(out)
         expected = f"{len(data.train)} to train on, {len(data.valid)} to validate on"
@@ -131,8 +131,8 @@ def test_show_is_in_the_subwords_of_the_run_that_is_started_from(
     write(Checkpoint(RunSettings(), {"w": torch.ones(1)}, {"joint": tokenizer}), Path("words"))
     settings = text(tmp_path, train={"start_from": "words"})
     (tmp_path / "text.toml").write_text(settings.to_toml())
-    code, out, said = glassformer("data", "show", tmp_path / "text.toml")
-    assert code == 0, said
+    code, out, err = glassformer("data", "show", tmp_path / "text.toml")
+    assert code == 0, err
     assert figures(out)["subwords"] == f"{len(tokenizer)} (joint, bpe)"
     lengths = prepare(settings, 1, {"joint": tokenizer}).train.lengths
     assert figures(out)["tokens"] == " + ".join(f"{n:,}" for n in lengths.sum(0)) + " in an epoch"
@@ -144,8 +144,8 @@ def test_show_names_bad_rows_or_goes_on_without_them(glassformer: Command, tmp_p
         with Path(path).open("a") as file:
             file.write(line)
     (tmp_path / "text.toml").write_text(settings.to_toml())
-    code, out, said = glassformer("data", "show", tmp_path / "text.toml")
-    assert (code, out) == (3, "") and "train.fr:49" in said
+    code, out, err = glassformer("data", "show", tmp_path / "text.toml")
+    assert (code, out) == (3, "") and "train.fr:49" in err
     code, out, _ = glassformer("data", "show", tmp_path / "text.toml", "--skip-bad")
     assert code == 0 and figures(out)["examples"].startswith("48 ")
     assert figures(out)["skipped"] == "49 rows read, 1 bad (empty: 1)"
@@ -159,15 +159,15 @@ def test_show_tells_of_what_is_too_long(glassformer: Command, tmp_path: Path) ->
     for path, line in zip(settings.data.valid, ("fox", "ici " * 40), strict=True):
         Path(path).write_text(f"{line}\n{Path(path).read_text()}")
     (tmp_path / "text.toml").write_text(settings.to_toml())
-    code, out, said = glassformer("data", "show", tmp_path / "text.toml")
-    assert code == 0, said
+    code, out, err = glassformer("data", "show", tmp_path / "text.toml")
+    assert code == 0, err
     assert "left out    2 longer than 30 subwords\n" in out
     assert "left out    1 longer than 30 subwords, to validate on\n" in out
 
 
 def test_without_a_verb_its_help_is_shown(glassformer: Command) -> None:
-    _, out, said = glassformer("data")
-    assert all(verb in out + said for verb in ("list", "get", "show"))
+    _, out, err = glassformer("data")
+    assert all(verb in out + err for verb in ("list", "get", "show"))
 
 
 def test_show_tells_what_a_run_reads_of_each_source(glassformer: Command, tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_show_tells_what_a_run_reads_of_each_source(glassformer: Command, tmp_pa
     }  # fmt: skip
     settings = settings.replace(data=mixture)
     (tmp_path / "mixed.toml").write_text(settings.to_toml())
-    code, out, said = glassformer("data", "show", tmp_path / "mixed.toml", "--run-tokens", "3000")
-    assert code == 0, said
+    code, out, err = glassformer("data", "show", tmp_path / "mixed.toml", "--run-tokens", "3000")
+    assert code == 0, err
     data = prepare(settings, threads=1)
     assert isinstance(data.train, Mixture)
     assert "of a run of 3,000 target tokens" in out
@@ -201,11 +201,11 @@ def test_clean_writes_what_is_kept_and_counts_what_is_dropped(
     rows = [*PAIRS, PAIRS[0], ("in 1950", "oui")]
     (tmp_path / "pairs.tsv").write_text("".join(f"{x}\t{y}\n" for x, y in rows))
     kept, dropped = tmp_path / "kept.tsv", tmp_path / "dropped.tsv"
-    code, out, said = glassformer(
+    code, out, err = glassformer(
         "data", "clean", tmp_path / "pairs.tsv", "--columns", "1", "--columns", "2",
         "--output", kept, "--dropped", dropped,
     )  # fmt: skip
-    assert code == 0, said
+    assert code == 0, err
     assert out.startswith(f"{len(rows)} pairs read, {len(PAIRS)} written")
     assert [tuple(line.split("\t")) for line in kept.read_text().splitlines()] == PAIRS
     assert [line.split("\t")[0] for line in dropped.read_text().splitlines()] == [

@@ -39,9 +39,9 @@ def _few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_demo_trains_shows_and_draws(glassformer: Command) -> None:
     pytest.importorskip("matplotlib")
-    code, out, said = glassformer("demo", *SMALL)
-    assert code == 0, said
-    assert "200 examples to train on" in said and "stopped after 3 updates" in said
+    code, out, err = glassformer("demo", *SMALL)
+    assert code == 0, err
+    assert "200 examples to train on" in err and "stopped after 3 updates" in err
     assert steps(Path("runs/demo")) == [2, 3]
     for pair in list(grammar.pairs("test", SHOWN)):
         assert f"english    {pair.source}" in out and f"reference  {pair.target}" in out
@@ -52,9 +52,9 @@ def test_the_demo_trains_shows_and_draws(glassformer: Command) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in out
     assert "Next:" in out and "glassformer train recipes/" in out
 
-    code, again, said = glassformer("demo", *SMALL)
-    assert code == 0 and "the model in runs/demo" in said
-    assert "tokens/s" not in said and again == out
+    code, again, err = glassformer("demo", *SMALL)
+    assert code == 0 and "the model in runs/demo" in err
+    assert "tokens/s" not in err and again == out
 
 
 def test_a_demo_that_was_interrupted_goes_on(
@@ -72,8 +72,8 @@ def test_a_demo_that_was_interrupted_goes_on(
         patch.setattr(RunFolder, "save", interrupted)
         code, _, _ = glassformer("demo", *SMALL, "--run", "run")
     assert code == 130 and steps(Path("run")) == [2]
-    code, _, said = glassformer("demo", *SMALL, "--run", "run")
-    assert code == 0 and "stopped after 3 updates" in said
+    code, _, err = glassformer("demo", *SMALL, "--run", "run")
+    assert code == 0 and "stopped after 3 updates" in err
 
 
 def test_without_matplotlib_the_demo_shows_all_but_the_picture(
@@ -81,8 +81,8 @@ def test_without_matplotlib_the_demo_shows_all_but_the_picture(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    code, out, said = glassformer("demo", *SMALL, "train.max_steps=1")
-    assert code == 0, said
+    code, out, err = glassformer("demo", *SMALL, "train.max_steps=1")
+    assert code == 0, err
     (line,) = [line for line in out.splitlines() if "picture" in line and "matplotlib" in line]
     assert "pip install" in line and "'glassformer[plots]'" in line
     assert "alignment error rate " in out and "Next:" in out

@@ -75,11 +75,11 @@ def card(path: str = "card.json") -> dict[str, Any]:
 
 
 def test_a_translator_gets_a_card_as_a_table_as_json_and_as_markdown(translator: Command) -> None:
-    files = ("--json", "out/card.json", "--markdown", "out/card.md", "--output", "out/said.fr")
-    code, out, said = translator("evaluate", "run", *FILES, *ONE, *files)
-    assert code == 0, said
+    files = ("--json", "out/card.json", "--markdown", "out/card.md", "--output", "out/msg.fr")
+    code, out, msg = translator("evaluate", "run", *FILES, *ONE, *files)
+    assert code == 0, msg
     content, markdown = card("out/card.json"), Path("out/card.md").read_text()
-    spoken = Path("out/said.fr").read_text().splitlines()
+    spoken = Path("out/msg.fr").read_text().splitlines()
     assert spoken == load_translator("run").translate(SOURCES)
     assert content["bleu"]["value"] == pytest.approx(bleu(spoken, REFERENCES))
     assert content["sentences"] == 12 and content["tokenised_bleu"] is None
@@ -95,17 +95,17 @@ def test_a_translator_gets_a_card_as_a_table_as_json_and_as_markdown(translator:
     assert around["settings"]["beam_size"] == 5 and around["settings"]["int8"] is False
     assert around["machine"]["threads"] == 1
     assert around["command"].startswith("glassformer evaluate run --source valid.en")
-    assert "translating: 100%" in said and "written: out/card.json" in said
+    assert "translating: 100%" in msg and "written: out/card.json" in msg
 
 
 def test_the_options_of_the_search_reach_it_and_are_told(translator: Command) -> None:
     options = ("--beam", 2, "--length-penalty", 0, "--batch-tokens", 100, "--limit", 5)
-    code, _, said = translator(
-        "evaluate", "run", *FILES, *ONE, *options, "--json", "card.json", "--output", "said"
+    code, _, msg = translator(
+        "evaluate", "run", *FILES, *ONE, *options, "--json", "card.json", "--output", "msg"
     )
-    assert code == 0, said
+    assert code == 0, msg
     expected = load_translator("run").translate(SOURCES[:5], beam_size=2, length_penalty=0.0)
-    assert Path("said").read_text().splitlines() == expected
+    assert Path("msg").read_text().splitlines() == expected
     settings = card()["circumstances"]["settings"]
     assert (settings["beam_size"], settings["length_penalty"]) == (2, 0.0)
     assert settings["batch_tokens"] == 100 and card()["sentences"] == 5
@@ -115,18 +115,18 @@ def test_a_model_is_searched_as_it_is_best_with(translator: Command) -> None:
     saved = checkpoint.read(checkpoint.find(Path("run")))
     settings = saved.settings.replace(search={"length_penalty": 3.0})
     checkpoint.write(Checkpoint(settings, saved.weights, saved.tokenizers), Path("other"))
-    code, _, said = translator("evaluate", "other", *FILES, *ONE, "--json", "card.json")
-    assert code == 0, said
+    code, _, msg = translator("evaluate", "other", *FILES, *ONE, "--json", "card.json")
+    assert code == 0, msg
     assert card()["circumstances"]["settings"]["length_penalty"] == 3.0
-    code, out, said = translator("translate", "--model", "other", "--scores", SOURCES[0])
-    assert code == 0, said
+    code, out, msg = translator("translate", "--model", "other", "--scores", SOURCES[0])
+    assert code == 0, msg
     (best,) = load_translator("run").n_best(SOURCES[:1], SearchOptions(length_penalty=3.0))[0]
     assert out == f"{best.score:.4f}\t{best.text}\n"
 
 
 def test_int8_is_told_where_it_is_asked_for(translator: Command) -> None:
-    code, _, said = translator("evaluate", "run", *FILES, *ONE, "--int8", "--json", "card.json")
-    assert code == 0, said
+    code, _, msg = translator("evaluate", "run", *FILES, *ONE, "--int8", "--json", "card.json")
+    assert code == 0, msg
     assert card()["circumstances"]["settings"]["int8"] is True
 
 
@@ -134,8 +134,8 @@ def test_tokenised_references_are_scored_on_their_tokens(translator: Command) ->
     pytest.importorskip("sacremoses")
     Path("tok.fr.gz").write_bytes(gzip.compress("".join(f"{r} .\n" for r in REFERENCES).encode()))
     tokenised = ("--tokenised-reference", "tok.fr.gz", "--language", "fr", "--json", "card.json")
-    code, out, said = translator("evaluate", "run", *FILES, *tokenised, *ONE)
-    assert code == 0, said
+    code, out, msg = translator("evaluate", "run", *FILES, *tokenised, *ONE)
+    assert code == 0, msg
     score = card()["tokenised_bleu"]
     assert score["reference_length"] == 12 * 6 and f"{12 * 6}" in out
     assert "case:lc" in score["signature"] and score["signature"] in out
@@ -148,8 +148,8 @@ def test_output_that_is_tokenised_is_scored_as_it_is_and_the_card_tells_so(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacremoses", None)  # which is not needed
     perfect = [f"L&apos; {reference} ." for reference in REFERENCES]
-    said = Translations(perfect, 9, 1.0, None)
-    monkeypatch.setattr("glassformer.evaluate.translation.translate_all", lambda *_, **__: said)
+    msg = Translations(perfect, 9, 1.0, None)
+    monkeypatch.setattr("glassformer.evaluate.translation.translate_all", lambda *_, **__: msg)
     Path("tok.fr").write_text("".join(f"{line.lower()}\n" for line in perfect))
     tokens = ("--tokenised-reference", "tok.fr", "--tokenised-output")
     code, out, told = translator("evaluate", "run", *FILES, *tokens, *ONE, "--json", "card.json")
@@ -163,11 +163,11 @@ def test_output_that_is_tokenised_is_scored_as_it_is_and_the_card_tells_so(
 def test_columns_of_a_file_are_the_models_languages_unless_named(translator: Command) -> None:
     rows = [{"fr": b, "en": a, "n": n} for n, (a, b) in enumerate(PAIRS[:3])]
     Path("pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    data = ("--data", "pairs.jsonl", "--beam", 1, "--output", "said")
+    data = ("--data", "pairs.jsonl", "--beam", 1, "--output", "msg")
     code, _, told = translator("evaluate", "run", *data, *ONE)
     assert code == 0 and "columns of pairs.jsonl: en,fr (others: --columns)" in told
     expected = load_translator("run").translate(SOURCES[:3], beam_size=1)
-    assert Path("said").read_text().splitlines() == expected
+    assert Path("msg").read_text().splitlines() == expected
 
 
 def test_references_without_positions_are_refused_before_the_work(
@@ -185,12 +185,12 @@ def test_a_table_by_its_columns_is_the_same_as_two_files(translator: Command) ->
     Path("pairs.tsv").write_text("".join(f"{n}\t{b}\t{a}\n" for n, (a, b) in enumerate(PAIRS[:12])))
     cards = []
     for data in (FILES, ("--data", "pairs.tsv", "--columns", "3,2")):
-        code, _, said = translator("evaluate", "run", *data, *ONE, "--json", "card.json")
-        assert code == 0, said
+        code, _, msg = translator("evaluate", "run", *data, *ONE, "--json", "card.json")
+        assert code == 0, msg
         cards.append(card())
     assert cards[0]["bleu"] == cards[1]["bleu"]
     assert cards[0]["perplexity"] == cards[1]["perplexity"]
-    code, _, said = translator(
+    code, _, msg = translator(
         "evaluate", "run", "--data", "pairs.tsv", "--columns", "3,2,2", *ONE, "--json", "card.json"
     )
     assert code == 0 and card()["tokenised_bleu"]["reference_length"] == 12 * 5
@@ -198,16 +198,16 @@ def test_a_table_by_its_columns_is_the_same_as_two_files(translator: Command) ->
 
 def test_a_named_set_is_read_by_its_split(translator: Command) -> None:
     options = ("--set", "grammar", "--split", "test", "--limit", 4, "--truncate")
-    code, _, said = translator("evaluate", "run", *options, *ONE, "--json", "card.json")
-    assert code == 0, said
+    code, _, msg = translator("evaluate", "run", *options, *ONE, "--json", "card.json")
+    assert code == 0, msg
     assert card()["circumstances"]["checksums"].keys() == {"grammar test en", "grammar test fr"}
     assert card()["sentences"] == 4
 
 
 def test_the_grammar_is_read_by_the_columns_that_are_named(translator: Command) -> None:
     options = ("--set", "grammar", "--columns", "fr,en", "--limit", 4, "--truncate")
-    code, _, said = translator("evaluate", "run", *options, *ONE, "--json", "card.json")
-    assert code == 0, said
+    code, _, msg = translator("evaluate", "run", *options, *ONE, "--json", "card.json")
+    assert code == 0, msg
     assert list(card()["circumstances"]["checksums"]) == ["grammar valid fr", "grammar valid en"]
 
 
@@ -222,19 +222,19 @@ def test_without_sacremoses_a_set_is_scored_all_the_same_and_what_is_left_out_is
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
     asked = ("evaluate", "run", "--set", "multi30k", *ONE, "--beam", 1, "--json", "card.json")
-    code, out, said = translator(*asked)
+    code, out, msg = translator(*asked)
     assert code == 0 and "BLEU, cased, detokenised" in out and "on tokenised" not in out
-    assert "on tokenised references is left out: sacremoses is not installed" in said
+    assert "on tokenised references is left out: sacremoses is not installed" in msg
     assert card()["tokenised_bleu"] is None
     Path("tok.fr").write_text("".join(f"{line}\n" for line in REFERENCES))
-    code, out, said = translator("evaluate", "run", *FILES, "--tokenised-reference", "tok.fr")
-    assert (code, out) == (2, "") and "glassformer[moses]" in said
+    code, out, msg = translator("evaluate", "run", *FILES, "--tokenised-reference", "tok.fr")
+    assert (code, out) == (2, "") and "glassformer[moses]" in msg
 
 
 def test_a_picture_of_another_kind_is_refused_before_the_work(translator: Command) -> None:
-    code, out, said = translator("evaluate", "run", *FILES, "--beams", "--plot", "beams.pdf")
-    assert (code, out) == (2, "") and "beams.pdf is not the name of a figure" in said
-    assert "translating" not in said
+    code, out, msg = translator("evaluate", "run", *FILES, "--beams", "--plot", "beams.pdf")
+    assert (code, out) == (2, "") and "beams.pdf is not the name of a figure" in msg
+    assert "translating" not in msg
 
 
 def test_beams_and_failures_come_with_the_card(translator: Command) -> None:
@@ -242,8 +242,8 @@ def test_beams_and_failures_come_with_the_card(translator: Command) -> None:
     Path("train.txt").write_text("le fox\n\nle hen\n")
     more = ("--beams", "--plot", "beams.svg", "--failures", 2, "--training-text", "train.txt")
     files = ("--json", "card.json", "--markdown", "card.md")
-    code, out, said = translator("evaluate", "run", *FILES, *ONE, "--limit", 4, *more, *files)
-    assert code == 0, said
+    code, out, msg = translator("evaluate", "run", *FILES, *ONE, "--limit", 4, *more, *files)
+    assert code == 0, msg
     assert [row["beam"] for row in card()["beams"]["results"]] == [1, 2, 4, 5, 8, 16]
     assert len(card()["failures"]["worst"]) == 2
     assert card()["failures"]["counts_from"] == "the training text"
@@ -258,10 +258,10 @@ def test_beams_and_failures_come_with_the_card(translator: Command) -> None:
 
 
 def test_a_classifier_gets_its_card(classifier: Command) -> None:
-    files = ("--json", "card.json", "--markdown", "card.md", "--output", "said")
-    code, out, said = classifier("evaluate", "run", "--data", "valid.jsonl", *ONE, *files)
-    assert code == 0, said
-    content, labels = card(), Path("said").read_text().split()
+    files = ("--json", "card.json", "--markdown", "card.md", "--output", "msg")
+    code, out, msg = classifier("evaluate", "run", "--data", "valid.jsonl", *ONE, *files)
+    assert code == 0, msg
+    content, labels = card(), Path("msg").read_text().split()
     right = [label == truth for label, truth in zip(labels, ["sad", "glad"] * 10, strict=True)]
     assert content["accuracy"]["value"] == pytest.approx(sum(right) / 20)
     assert content["accuracy"]["low"] <= content["accuracy"]["value"] <= content["accuracy"]["high"]
@@ -290,15 +290,15 @@ def test_a_bundled_classifier_of_reviews_is_judged_by_codes_or_by_words(
     texts = ["a dog", "the old cat sees a dog", "two children want some tea", "un vieux chat voit"]
     rows = [{"text": text, "label": spelt[n % 2]} for n, text in enumerate(texts)]
     Path("reviews.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    files = ("--json", "card.json", "--output", "said")
-    code, _, said = glassformer("evaluate", "sentiment", "--data", "reviews.jsonl", *ONE, *files)
-    assert code == 0, said
+    files = ("--json", "card.json", "--output", "msg")
+    code, _, msg = glassformer("evaluate", "sentiment", "--data", "reviews.jsonl", *ONE, *files)
+    assert code == 0, msg
     found = [one.label for one in load_classifier(root / "sentiment").classify(texts)]
     right = sum(a == b for a, b in zip(found, ["negative", "positive"] * 2, strict=True))
     assert card()["accuracy"]["value"] == right / 4
     assert [c["label"] for c in card()["classes"]] == ["negative", "positive"]
     assert [c["true"] for c in card()["classes"]] == [2, 2]
-    assert Path("said").read_text().split() == found
+    assert Path("msg").read_text().split() == found
     assert card()["circumstances"]["model"] == "sentiment"
 
 
@@ -307,8 +307,8 @@ def test_a_label_that_the_classifier_has_not_is_named(
 ) -> None:
     bundle(monkeypatch, tmp_path / "package", "sentiment")
     Path("reviews.jsonl").write_text('{"text": "a dog", "label": 2}\n')
-    code, _, said = glassformer("evaluate", "sentiment", "--data", "reviews.jsonl")
-    assert code == 3 and "'2' is not in ['0', '1', 'negative', 'positive']" in said
+    code, _, msg = glassformer("evaluate", "sentiment", "--data", "reviews.jsonl")
+    assert code == 3 and "'2' is not in ['0', '1', 'negative', 'positive']" in msg
 
 
 # What is wrong
@@ -341,8 +341,8 @@ def test_a_label_that_the_classifier_has_not_is_named(
 def test_a_wrong_command_line_gets_one_block_and_exit_code_2(
     translator: Command, options: tuple[str, ...], what: str
 ) -> None:
-    code, out, said = translator("evaluate", "run", *options)
-    assert (code, out) == (2, "") and what in said and "Traceback" not in said
+    code, out, msg = translator("evaluate", "run", *options)
+    assert (code, out) == (2, "") and what in msg and "Traceback" not in msg
 
 
 @pytest.mark.parametrize(
@@ -361,8 +361,8 @@ def test_bad_data_is_named_with_exit_code_3(
 ) -> None:
     Path("short.fr").write_text("un\n")
     Path("long.en").write_text("fox " * 60 + "\n")
-    code, out, said = translator("evaluate", "run", *options)
-    assert (code, out) == (3, "") and what in said
+    code, out, msg = translator("evaluate", "run", *options)
+    assert (code, out) == (3, "") and what in msg
 
 
 def test_bad_rows_are_skipped_when_asked_and_told(translator: Command) -> None:
@@ -370,14 +370,14 @@ def test_bad_rows_are_skipped_when_asked_and_told(translator: Command) -> None:
         with Path(name).open("a") as file:
             file.write("\n")
     assert translator("evaluate", "run", *FILES)[0] == 3
-    code, _, said = translator("evaluate", "run", *FILES, *ONE, "--skip-bad", "--json", "card.json")
-    assert code == 0 and "1 bad" in said and card()["sentences"] == 12
+    code, _, msg = translator("evaluate", "run", *FILES, *ONE, "--skip-bad", "--json", "card.json")
+    assert code == 0 and "1 bad" in msg and card()["sentences"] == 12
 
 
 def test_a_classifier_is_not_asked_for_text(classifier: Command) -> None:
     for options in (FILES, ("--data", "valid.jsonl", "--beams")):
-        code, _, said = classifier("evaluate", "run", *options)
-        assert code == 2 and "labels, not with text" in said
+        code, _, msg = classifier("evaluate", "run", *options)
+        assert code == 2 and "labels, not with text" in msg
     options = (
         ("--beam", 1),
         ("--length-penalty", 1),
@@ -385,36 +385,36 @@ def test_a_classifier_is_not_asked_for_text(classifier: Command) -> None:
         ("--tokenised-output",),
     )
     for option in options:
-        code, _, said = classifier("evaluate", "run", "--data", "valid.jsonl", *option)
-        assert code == 2 and f"{option[0]} does not go with a classifier" in said
-    code, _, said = classifier("evaluate", "run", "--set", "grammar")
-    assert code == 3 and "The grammar has no labels" in said
+        code, _, msg = classifier("evaluate", "run", "--data", "valid.jsonl", *option)
+        assert code == 2 and f"{option[0]} does not go with a classifier" in msg
+    code, _, msg = classifier("evaluate", "run", "--set", "grammar")
+    assert code == 3 and "The grammar has no labels" in msg
 
 
 def test_long_texts_are_cut_only_when_asked(classifier: Command) -> None:
     Path("long.jsonl").write_text(json.dumps({"text": "fox " * 60, "label": "sad"}) + "\n")
-    code, _, said = classifier("evaluate", "run", "--data", "long.jsonl")
-    assert code == 3 and "1 of 1 texts have more than 12 subwords" in said and "--truncate" in said
+    code, _, msg = classifier("evaluate", "run", "--data", "long.jsonl")
+    assert code == 3 and "1 of 1 texts have more than 12 subwords" in msg and "--truncate" in msg
     assert classifier("evaluate", "run", "--data", "long.jsonl", *ONE, "--truncate")[0] == 0
 
 
 def test_what_has_no_right_answer_is_not_judged(glassformer: Command, tmp_path: Path) -> None:
     saved(text(tmp_path, model={"kind": "language-model"}))
-    code, _, said = glassformer("evaluate", "run", *FILES)
-    assert code == 4 and "run is neither a translator nor a classifier" in said
+    code, _, msg = glassformer("evaluate", "run", *FILES)
+    assert code == 4 and "run is neither a translator nor a classifier" in msg
 
 
 def test_what_only_guesses_words_is_not_judged(glassformer: Command, tmp_path: Path) -> None:
     saved(text(tmp_path, model={"kind": "masked-language-model"}, data={"mask_rate": 0.2}))
-    code, out, said = glassformer("evaluate", "run", *FILES)
-    assert (code, out) == (4, "") and "run holds a masked-language-model" in said
+    code, out, msg = glassformer("evaluate", "run", *FILES)
+    assert (code, out) == (4, "") and "run holds a masked-language-model" in msg
 
 
 def test_a_place_that_cannot_be_written_is_named_after_the_card_is_shown(
     translator: Command,
 ) -> None:
-    code, out, said = translator("evaluate", "run", *FILES, *ONE, "--json", "valid.en/card.json")
-    assert code == 3 and "valid.en/card.json cannot be written" in said
+    code, out, msg = translator("evaluate", "run", *FILES, *ONE, "--json", "valid.en/card.json")
+    assert code == 3 and "valid.en/card.json cannot be written" in msg
     assert "BLEU, cased, detokenised" in out
 
 
@@ -434,8 +434,8 @@ def test_downloads_are_shown_when_there_are_any(capsys: pytest.CaptureFixture[st
 def test_behaviour_prints_the_table_and_as_many_failures_as_asked_for(translator: Command) -> None:
     suite = ("--behaviour", "--beam", "1", "--truncate", *ONE)
     files = ("--json", "suite.json", "--markdown", "suite.md")
-    code, out, said = translator("evaluate", "run", *suite, "--failures", "2", *files)
-    assert code == 0, said
+    code, out, msg = translator("evaluate", "run", *suite, "--failures", "2", *files)
+    assert code == 0, msg
     content = card("suite.json")
     assert f"{content['passed']} of {content['total']}" in out
     assert out.count("broken: ") == 2
@@ -444,15 +444,15 @@ def test_behaviour_prints_the_table_and_as_many_failures_as_asked_for(translator
 
 
 def test_behaviour_takes_no_data(translator: Command) -> None:
-    code, _, said = translator("evaluate", "run", "--behaviour", *FILES)
+    code, _, msg = translator("evaluate", "run", "--behaviour", *FILES)
     assert code == 2
-    assert "--source does not go with --behaviour" in said
+    assert "--source does not go with --behaviour" in msg
 
 
 def test_behaviour_is_for_translators(classifier: Command) -> None:
-    code, _, said = classifier("evaluate", "run", "--behaviour")
+    code, _, msg = classifier("evaluate", "run", "--behaviour")
     assert code == 4
-    assert "not a translator" in said
+    assert "not a translator" in msg
 
 
 @pytest.mark.parametrize(
@@ -464,15 +464,15 @@ def test_behaviour_is_for_translators(classifier: Command) -> None:
         ("--skip-bad",),
         ("--language", "fr"),
         ("--references", "refs.tsv"),
-        ("--output", "said"),
+        ("--output", "msg"),
     ],
     ids=lambda option: option[0],
 )
 def test_behaviour_refuses_options_that_it_does_not_use(
     translator: Command, option: tuple[str, ...]
 ) -> None:
-    code, out, said = translator("evaluate", "run", "--behaviour", *option)
-    assert (code, out) == (2, "") and f"{option[0]} does not go with --behaviour" in said
+    code, out, msg = translator("evaluate", "run", "--behaviour", *option)
+    assert (code, out) == (2, "") and f"{option[0]} does not go with --behaviour" in msg
 
 
 # Several references
@@ -489,8 +489,8 @@ def test_several_references_are_read_after_the_text_or_beside_it(translator: Com
         ("--references", "all.tsv.gz"),
         ("--source", "valid.en", "--references", "refs.tsv"),
     ):
-        code, out, said = translator("evaluate", "run", *way, *ONE, "--json", "card.json")
-        assert code == 0, said
+        code, out, msg = translator("evaluate", "run", *way, *ONE, "--json", "card.json")
+        assert code == 0, msg
         found.append(card())
         assert "chrF" in out
     assert found[0]["bleu"] == found[1]["bleu"] and found[0]["chrf"] == found[1]["chrf"]
@@ -517,16 +517,16 @@ def test_references_that_cannot_be_used_are_refused(
     translator: Command, content: str, options: tuple[str, ...], code: int, what: str
 ) -> None:
     Path("refs.tsv").write_text(content)
-    found, out, said = translator("evaluate", "run", "--references", "refs.tsv", *options)
-    assert (found, out) == (code, "") and what in said
+    found, out, msg = translator("evaluate", "run", "--references", "refs.tsv", *options)
+    assert (found, out) == (code, "") and what in msg
 
 
 def test_lines_without_a_reference_are_skipped_when_asked(translator: Command) -> None:
     Path("refs.tsv").write_text("a fox\tun renard\n\na dog\n")
-    code, _, said = translator(
+    code, _, msg = translator(
         "evaluate", "run", "--references", "refs.tsv", "--skip-bad", *ONE, "--json", "card.json"
     )
-    assert code == 0 and "3 rows read, 2 bad" in said and card()["sentences"] == 1
+    assert code == 0 and "3 rows read, 2 bad" in msg and card()["sentences"] == 1
 
 
 # Both directions
@@ -545,16 +545,16 @@ def both(glassformer: Command) -> Command:
 def test_a_direction_is_scored_in_plain_typography(both: Command, to: str) -> None:
     languages = ("en", "fr") if to == "fr" else ("fr", "en")
     files = ("--source", f"valid.{languages[0]}", "--reference", f"valid.{languages[1]}")
-    written = ("--json", "card.json", "--output", "said")
-    code, _, said = both("evaluate", "run", *files, "--to", to, *ONE, *written)
-    assert code == 0, said
+    written = ("--json", "card.json", "--output", "msg")
+    code, _, msg = both("evaluate", "run", *files, "--to", to, *ONE, *written)
+    assert code == 0, msg
     sources, references = (
         [normalize(line, name) for line in Path(f"valid.{name}").read_text().splitlines()]
         for name in languages
     )
     translator = load_translator("run")
     spoken = translator.translate(sources, to=to, split=False, typeset=False)
-    assert Path("said").read_text().splitlines() == spoken
+    assert Path("msg").read_text().splitlines() == spoken
     assert card()["bleu"]["value"] == pytest.approx(bleu(spoken, references))
     scored = translator.score(sources, references, to=to)
     loss = -sum(one for one, _ in scored) / sum(count for _, count in scored)
@@ -564,24 +564,24 @@ def test_a_direction_is_scored_in_plain_typography(both: Command, to: str) -> No
 
 
 def test_the_main_direction_is_scored_unless_another_is_named(both: Command) -> None:
-    code, _, said = both("evaluate", "run", *FILES, *ONE, "--json", "card.json")
-    assert code == 0, said
+    code, _, msg = both("evaluate", "run", *FILES, *ONE, "--json", "card.json")
+    assert code == 0, msg
     assert card()["circumstances"]["settings"]["to"] == "fr"
 
 
 def test_columns_of_a_set_follow_the_direction(both: Command) -> None:
     asked = ("--set", "grammar", "--limit", "3", "--truncate", "--json", "card.json")
     for to, order in (("fr", ["en", "fr"]), ("en", ["fr", "en"])):
-        code, _, said = both("evaluate", "run", *asked, "--to", to, *ONE)
-        assert code == 0, said
+        code, _, msg = both("evaluate", "run", *asked, "--to", to, *ONE)
+        assert code == 0, msg
         checksums = card()["circumstances"]["checksums"]
         assert [name.split()[-1] for name in checksums] == order
 
 
 def test_beams_and_failures_follow_the_direction(both: Command) -> None:
     files = ("--source", "valid.fr", "--reference", "valid.en", "--to", "en")
-    code, out, said = both("evaluate", "run", *files, *ONE, "--beams", "--failures", "1")
-    assert code == 0, said
+    code, out, msg = both("evaluate", "run", *files, *ONE, "--beams", "--failures", "1")
+    assert code == 0, msg
     assert "Greedy against beam" in out and "Failures in 2 sentences" in out
 
 
@@ -589,8 +589,8 @@ def test_behaviour_runs_in_both_directions(both: Command) -> None:
     suite = ("--behaviour", "--beam", "1", "--truncate", *ONE, "--failures", "1")
     files = ("--json", "suite.json", "--markdown", "suite.md", "--card", "CARD.md")
     Path("CARD.md").write_text(CARD)
-    code, out, said = both("evaluate", "run", *suite, *files)
-    assert code == 0, said
+    code, out, msg = both("evaluate", "run", *suite, *files)
+    assert code == 0, msg
     assert set(card("suite.json")) == {"en-fr", "fr-en"}
     passed = [f"{one['passed']} of {one['total']}" for one in card("suite.json").values()]
     assert f"| **all kinds** | **{passed[0]}** | **{passed[1]}** |" in Path("CARD.md").read_text()
@@ -610,8 +610,8 @@ CARD = "# A model\n\n| score | none |\n\n## Scores\n\nNone.\n\n## Limits\n\nMany
 def test_several_sets_are_one_table_in_both_directions(both: Command) -> None:
     Path("CARD.md").write_text(CARD)
     files = ("--json", "sets.json", "--markdown", "sets.md", "--card", "CARD.md")
-    code, out, said = both("evaluate", "run", *SETS, *files)
-    assert code == 0, said
+    code, out, msg = both("evaluate", "run", *SETS, *files)
+    assert code == 0, msg
     found = card("sets.json")["sets"]
     assert list(found) == ["grammar/test", "grammar/valid"]
     for to, way in (("fr", "en-fr"), ("en", "fr-en")):
@@ -625,8 +625,8 @@ def test_several_sets_are_one_table_in_both_directions(both: Command) -> None:
 
 
 def test_of_several_sets_one_direction_can_be_named(both: Command) -> None:
-    code, out, said = both("evaluate", "run", *SETS, "--to", "en")
-    assert code == 0 and "BLEU fr→en" in out and "en→fr" not in out, said
+    code, out, msg = both("evaluate", "run", *SETS, "--to", "en")
+    assert code == 0 and "BLEU fr→en" in out and "en→fr" not in out, msg
 
 
 @pytest.mark.parametrize(
@@ -647,15 +647,15 @@ def test_of_several_sets_one_direction_can_be_named(both: Command) -> None:
 def test_suites_refuse_what_they_do_not_use(
     both: Command, options: tuple[str, ...], code: int, what: str
 ) -> None:
-    found, out, said = both("evaluate", "run", *options)
-    assert (found, out) == (code, "") and what in " ".join(said.split())
+    found, out, msg = both("evaluate", "run", *options)
+    assert (found, out) == (code, "") and what in " ".join(msg.split())
 
 
 def test_one_kind_of_behaviour_shows_every_output(both: Command) -> None:
     suite = ("--behaviour", "--kind", "everyday", "--beam", "1", "--truncate", "--to", "fr", *ONE)
-    code, out, said = both("evaluate", "run", *suite, "--markdown", "said.md")
-    assert code == 0, said
+    code, out, msg = both("evaluate", "run", *suite, "--markdown", "msg.md")
+    assert code == 0, msg
     assert out.count("source: ") == out.count("output: ") == 22
-    rows = Path("said.md").read_text().splitlines()
+    rows = Path("msg.md").read_text().splitlines()
     assert rows[0] == "| en | fr |" and rows[2].startswith("| Where is the train station? | ")
     assert len(rows) == 2 + 22

@@ -10,7 +10,7 @@ from glassformer.decode.options import SearchOptions
 from glassformer.pipeline import load_generator
 from train.runs import Command
 
-Said = Callable[..., list[str]]
+Run = Callable[..., list[str]]
 SHORT: dict[str, Any] = {"max_length": 20}
 DRAWN: dict[str, Any] = {**SHORT, "sample": True, "beam_size": 1}
 
@@ -23,20 +23,20 @@ def command(glassformer: Command) -> Command:
 
 
 @pytest.fixture
-def generate(command: Command) -> Said:
+def generate(command: Command) -> Run:
     """The lines of an answer that goes well."""
 
-    def said(*arguments: object) -> list[str]:
+    def msg(*arguments: object) -> list[str]:
         run = ("--model", "run", "--threads", 1, "--max-length", 20)
         code, out, err = command("generate", *run, *arguments)
         assert (code, err) == (0, "")
         return out.split("\n")[:-1]
 
-    return said
+    return msg
 
 
 def test_an_answer_begins_with_its_prompt_and_depends_on_the_seed(
-    generate: Said, monkeypatch: pytest.MonkeyPatch
+    generate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = load_generator("run").generate(TEXTS, **SHORT)
     assert all(a.startswith(text) and a != text for a, text in zip(expected, TEXTS, strict=True))
@@ -47,9 +47,9 @@ def test_an_answer_begins_with_its_prompt_and_depends_on_the_seed(
 
 
 def test_what_is_drawn_depends_on_the_seed_and_the_place_only(
-    generate: Said, monkeypatch: pytest.MonkeyPatch
+    generate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prompts = [TEXTS[0]] * 40  # more than are said at once
+    prompts = [TEXTS[0]] * 40  # more than are msg at once
     expected = load_generator("run").generate(prompts, **SHORT)
     assert len(set(expected)) > 20
     type_in(monkeypatch, "\n".join(prompts))
@@ -57,12 +57,12 @@ def test_what_is_drawn_depends_on_the_seed_and_the_place_only(
     assert generate("--stream", *prompts[:3]) == expected[:3]
 
 
-def test_an_empty_prompt_begins_with_nothing(generate: Said) -> None:
+def test_an_empty_prompt_begins_with_nothing(generate: Run) -> None:
     expected = load_generator("run").generate("", **SHORT)
     assert expected and generate("") == [expected]
 
 
-def test_a_stream_ends_in_the_same_answer(generate: Said) -> None:
+def test_a_stream_ends_in_the_same_answer(generate: Run) -> None:
     assert generate("--stream", TEXTS[0]) == generate(TEXTS[0])
     assert generate("--stream", "--beam", 1, *TEXTS) == generate("--beam", 1, *TEXTS)
 
@@ -82,13 +82,13 @@ def test_a_stream_ends_in_the_same_answer(generate: Said) -> None:
     ids=str,
 )
 def test_options_reach_the_search(
-    generate: Said, arguments: list[object], options: dict[str, Any]
+    generate: Run, arguments: list[object], options: dict[str, Any]
 ) -> None:
     found = load_generator("run").n_best(TEXTS, SearchOptions(**options))
     assert generate(*arguments, *TEXTS) == [best.text for best, *_ in found]
 
 
-def test_n_best_lists_have_index_text_and_score(generate: Said) -> None:
+def test_n_best_lists_have_index_text_and_score(generate: Run) -> None:
     found = load_generator("run").n_best(TEXTS[:2], SearchOptions(**DRAWN, n_best=3))
     assert generate("--n-best", 3, *TEXTS[:2]) == [
         f"{index} ||| {one.text} ||| {one.score:.4f}"
@@ -97,22 +97,22 @@ def test_n_best_lists_have_index_text_and_score(generate: Said) -> None:
     ]
 
 
-def test_int8_is_the_model_quantised(generate: Said) -> None:
+def test_int8_is_the_model_quantised(generate: Run) -> None:
     expected = load_generator("run", int8=True).generate(TEXTS, sample=False, **SHORT)
     assert generate("--int8", "--beam", 1, *TEXTS) == expected
 
 
 def test_a_prompt_longer_than_an_answer_may_be_is_named(command: Command) -> None:
     run = ("--model", "run", "--threads", 1)
-    code, out, said = command("generate", *run, TEXTS[0], "tea" + " tea" * 9_999)
+    code, out, msg = command("generate", *run, TEXTS[0], "tea" + " tea" * 9_999)
     assert code == 2 and out.startswith(TEXTS[0]) and out.count("\n") == 1
-    assert "Text 2: " in said and "max_length" in said
+    assert "Text 2: " in msg and "max_length" in msg
 
 
 @pytest.mark.parametrize("way", [(), ("--stream",)], ids=str)
 def test_a_prompt_that_no_subwords_spell_is_refused(command: Command, way: tuple[str]) -> None:
-    code, out, said = command("generate", "--model", "run", "--threads", 1, *way, "the Ж")
-    assert (code, out) == (2, "") and "The prompt 'the Ж' cannot be spelt" in said
+    code, out, msg = command("generate", "--model", "run", "--threads", 1, *way, "the Ж")
+    assert (code, out) == (2, "") and "The prompt 'the Ж' cannot be spelt" in msg
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_a_prompt_that_no_subwords_spell_is_refused(command: Command, way: tuple
 def test_options_that_make_no_sense_are_refused(
     command: Command, arguments: list[object], what: str
 ) -> None:
-    code, out, said = command("generate", "a dog", "--model", "run", *arguments)
-    assert (code, out) == (2, "") and what in said
+    code, out, msg = command("generate", "a dog", "--model", "run", *arguments)
+    assert (code, out) == (2, "") and what in msg
 
 
 def test_a_model_of_another_kind_is_named(glassformer: Command) -> None:
     write_model("run")
-    code, out, said = glassformer("generate", "a dog", "--model", "run")
-    assert (code, out) == (4, "") and "run holds a translator, not a language model" in said
+    code, out, msg = glassformer("generate", "a dog", "--model", "run")
+    assert (code, out) == (4, "") and "run holds a translator, not a language model" in msg

@@ -24,8 +24,8 @@ def command(glassformer: Command) -> Command:
 
 
 def test_a_report_is_written_and_its_place_told(command: Command) -> None:
-    code, out, said = command("inspect", "run", TEXT, "--threads", 1)
-    assert code == 0, said
+    code, out, msg = command("inspect", "run", TEXT, "--threads", 1)
+    assert code == 0, msg
     told = dict(line.split(maxsplit=1) for line in out.splitlines())
     assert told["report"] == "inspect.html" and told["text"] == TEXT
     assert told["output"] == load_translator("run").translate(TEXT)
@@ -88,8 +88,8 @@ def test_a_text_of_several_lines_is_one_text(command: Command) -> None:
 def test_heads_over_a_corpus(command: Command) -> None:
     Path("texts").write_text("".join(f"{text}\n" for text in TEXTS))
     files = ("--json", "h.json", "--csv", "h.csv")
-    code, out, said = command("inspect", "run", "--corpus", "texts", *files, "--threads", 1)
-    assert code == 0, said
+    code, out, msg = command("inspect", "run", "--corpus", "texts", *files, "--threads", 1)
+    assert code == 0, msg
     assert f"over {len(TEXTS)} texts" in out and "ΔBLEU" not in out
     for title in ("encoder attention", "decoder attention", "cross attention", "bits"):
         assert title in out
@@ -98,7 +98,7 @@ def test_heads_over_a_corpus(command: Command) -> None:
     assert "texts" in content["checksums"] and content["machine"]["cores"] >= 1
     assert content["command"].startswith("glassformer inspect run --corpus texts")
     rows = list(csv.DictReader(Path("h.csv").read_text("utf-8").splitlines()))
-    assert len(rows) == 6 and "reading: 100%" in said
+    assert len(rows) == 6 and "reading: 100%" in msg
 
 
 def test_heads_are_weighed_by_what_bleu_loses_without_them(
@@ -110,9 +110,9 @@ def test_heads_are_weighed_by_what_bleu_loses_without_them(
     own = translator.translate(TEXTS, beam_size=1)
     Path("fr").write_text("".join(f"{text or 'x'}\n" for text in own))
     options = ("--corpus", "en", "--reference", "fr", "--truncate", "--json", "h.json")
-    code, out, said = command("inspect", "run", *options, "--threads", 1)
-    assert code == 0, said
-    assert "ΔBLEU" in out and "masking heads: 100%" in said
+    code, out, msg = command("inspect", "run", *options, "--threads", 1)
+    assert code == 0, msg
+    assert "ΔBLEU" in out and "masking heads: 100%" in msg
     content = json.loads(Path("h.json").read_text("utf-8"))
     assert content["bleu"] == pytest.approx(100, abs=1e-6)
     changes = [head["importance"] for head in content["heads"]]
@@ -125,21 +125,21 @@ def test_heads_are_weighed_by_what_bleu_loses_without_them(
 
 
 def test_long_texts_are_named_or_cut(command: Command) -> None:
-    code, _, said = command("inspect", "run", "tea " * 100, "--threads", 1)
-    assert code == 3 and f"up to {LONGEST}" in said and "--truncate" in said
+    code, _, msg = command("inspect", "run", "tea " * 100, "--threads", 1)
+    assert code == 3 and f"up to {LONGEST}" in msg and "--truncate" in msg
     assert not Path("inspect.html").exists()
     assert command("inspect", "run", "tea " * 100, "--truncate", "--threads", 1)[0] == 0
     Path("texts").write_text("tea " * 100 + "\na dog\n")
-    code, _, said = command("inspect", "run", "--corpus", "texts", "--threads", 1)
-    assert code == 3 and "1 of 2 texts" in said
+    code, _, msg = command("inspect", "run", "--corpus", "texts", "--threads", 1)
+    assert code == 3 and "1 of 2 texts" in msg
     options = ("--corpus", "texts", "--truncate", "--threads", 1)
     assert command("inspect", "run", *options)[0] == 0
 
 
 def test_bad_lines_of_a_corpus_are_told_or_left_out(command: Command) -> None:
     Path("texts").write_text("a dog\n\na cat\n")
-    code, _, said = command("inspect", "run", "--corpus", "texts", "--threads", 1)
-    assert code == 3 and "texts:2: empty" in said and "--skip-bad" in said
+    code, _, msg = command("inspect", "run", "--corpus", "texts", "--threads", 1)
+    assert code == 3 and "texts:2: empty" in msg and "--skip-bad" in msg
     code, out, _ = command("inspect", "run", "--corpus", "texts", "--skip-bad", "--threads", 1)
     assert code == 0 and "over 2 texts" in out
 
@@ -165,30 +165,30 @@ def test_what_does_not_go_together_is_refused(
     command: Command, arguments: list[str], message: str
 ) -> None:
     write_model("labels", "classifier")
-    code, out, said = command("inspect", *arguments)
-    assert (code, out) == (2, "") and message in said
+    code, out, msg = command("inspect", *arguments)
+    assert (code, out) == (2, "") and message in msg
 
 
 def test_what_is_not_there_or_cannot_be_written_is_named(command: Command) -> None:
-    code, _, said = command("inspect", "absent", TEXT)
-    assert code == 4 and "absent" in said
-    code, _, said = command("inspect", "run", "--corpus", "absent", "--threads", 1)
-    assert code == 3 and "absent" in said
-    code, _, said = command("inspect", "run", " ", "--threads", 1)
-    assert code == 3 and "has no tokens" in said
+    code, _, msg = command("inspect", "absent", TEXT)
+    assert code == 4 and "absent" in msg
+    code, _, msg = command("inspect", "run", "--corpus", "absent", "--threads", 1)
+    assert code == 3 and "absent" in msg
+    code, _, msg = command("inspect", "run", " ", "--threads", 1)
+    assert code == 3 and "has no tokens" in msg
     Path("file").write_text("")
-    code, _, said = command("inspect", "run", TEXT, "--output", "file/r.html", "--threads", 1)
-    assert code == 3 and "file/r.html cannot be written" in said
+    code, _, msg = command("inspect", "run", TEXT, "--output", "file/r.html", "--threads", 1)
+    assert code == 3 and "file/r.html cannot be written" in msg
 
 
 def test_a_model_of_both_directions_is_inspected_in_the_direction_that_is_named(
     glassformer: Command,
 ) -> None:
     checkpoint.write(two_way.two_way(), Path("both"))
-    said = []
+    msg = []
     for options in ((), ("--to", "fr"), ("--to", "en")):
         asked = ("inspect", "both", "the dog sees a cat", "--threads", 1, "--json", "trace.json")
         code, _, err = glassformer(*asked, *options)
         assert code == 0, err
-        said.append(Path("trace.json").read_text())
-    assert said[0] == said[1] != said[2]
+        msg.append(Path("trace.json").read_text())
+    assert msg[0] == msg[1] != msg[2]

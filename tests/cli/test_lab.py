@@ -22,11 +22,11 @@ def mine(tmp_path: Path) -> Path:
 def test_the_example_of_the_docs_is_run_reported_and_listed(
     glassformer: Command, mine: Path, tmp_path: Path
 ) -> None:
-    code, said, told = glassformer("lab", "run", "mine.py", "--quick")
+    code, err, told = glassformer("lab", "run", "mine.py", "--quick")
     assert code == 0
-    assert "Dropout slows down learning on data that never repeats." in said
-    assert "verdict: " in said and "(quick run)" in said and "100%" in told
-    assert "results/lab/quick/dropout.json" in said
+    assert "Dropout slows down learning on data that never repeats." in err
+    assert "verdict: " in err and "(quick run)" in err and "100%" in told
+    assert "results/lab/quick/dropout.json" in err
     result = json.loads((tmp_path / "results/lab/quick/dropout.json").read_text())
     assert result["command"] == "glassformer lab run mine.py --quick"
     assert result["verdict"]["outcome"] in ("supported", "not supported", "depends")
@@ -37,8 +37,8 @@ def test_the_example_of_the_docs_is_run_reported_and_listed(
 
     assert "(quick run)</text>" in (tmp_path / "results/lab/quick/dropout.svg").read_text()
 
-    code, said, _ = glassformer("lab", "report", "--output", "results/lab/quick")
-    assert (code, said) == (0, "written: results/lab/quick/report.html (dropout)\n")
+    code, err, _ = glassformer("lab", "report", "--output", "results/lab/quick")
+    assert (code, err) == (0, "written: results/lab/quick/report.html (dropout)\n")
     page = (tmp_path / "results/lab/quick/report.html").read_text()
     assert "Dropout on endless data" in page and "data:image/svg+xml;base64," in page
 
@@ -47,8 +47,8 @@ def test_seeds_and_the_folder_are_the_users(
     glassformer: Command, mine: Path, tmp_path: Path
 ) -> None:
     options = ("--quick", "--seeds", "3", "--output", "elsewhere")
-    code, said, _ = glassformer("lab", "run", "mine.py", *options)
-    assert code == 0 and "3 seeds" in said
+    code, err, _ = glassformer("lab", "run", "mine.py", *options)
+    assert code == 0 and "3 seeds" in err
     assert json.loads((tmp_path / "elsewhere/dropout.json").read_text())["budget"]["seeds"] == [
         *range(3)
     ]
@@ -57,17 +57,17 @@ def test_seeds_and_the_folder_are_the_users(
 def test_the_list_names_every_experiment_with_its_verdict(
     glassformer: Command, tmp_path: Path
 ) -> None:
-    code, said, _ = glassformer("lab", "list")
+    code, err, _ = glassformer("lab", "list")
     assert code == 0
-    assert all(name in said for name in experiments.names())
-    assert said.count("not run") == len(experiments.names())
+    assert all(name in err for name in experiments.names())
+    assert err.count("not run") == len(experiments.names())
 
 
 def test_nothing_is_run_if_one_name_is_wrong(
     glassformer: Command, mine: Path, tmp_path: Path
 ) -> None:
-    code, said, error = glassformer("lab", "run", "mine.py", "skaling")
-    assert code == 2 and not said
+    code, err, error = glassformer("lab", "run", "mine.py", "skaling")
+    assert code == 2 and not err
     assert "There is no experiment 'skaling'" in error and "'scaling'" in error
     assert not (tmp_path / "results").exists()
 

@@ -18,8 +18,8 @@ def command(glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_a_list_has_purpose_kind_direction_size_score_and_licence(command: Command) -> None:
-    code, out, said = command("models")
-    assert (code, said) == (0, "")
+    code, out, err = command("models")
+    assert (code, err) == (0, "")
     sizes = {name: f"{pretrained.size(name) / 1e6:.1f} MB" for name in CARDS}
     assert out.split("\n\n") == [
         f"en-fr: English to French\n  translator, en → fr, {sizes['en-fr']}\n"
@@ -45,15 +45,15 @@ def test_on_a_terminal_a_card_is_laid_out(
 
 
 def test_an_unknown_name_is_told_what_there_is(command: Command) -> None:
-    code, out, said = command("models", "en-de")
+    code, out, err = command("models", "en-de")
     assert (code, out) == (4, "")
-    assert "no model 'en-de'" in said and "en-fr, sentiment" in said and "mean 'en-fr'" in said
+    assert "no model 'en-de'" in err and "en-fr, sentiment" in err and "mean 'en-fr'" in err
 
 
 def test_where_there_is_none_that_is_said(
     glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bundle(monkeypatch, tmp_path / "package")
-    code, out, said = glassformer("models")
-    assert (code, out) == (4, "") and "No model comes with this copy" in said
-    assert "glassformer demo" in said.partition("next:")[2]
+    code, out, err = glassformer("models")
+    assert (code, out) == (4, "") and "No model comes with this copy" in err
+    assert "glassformer demo" in err.partition("next:")[2]

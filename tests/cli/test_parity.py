@@ -23,8 +23,8 @@ ONE = ("--threads", 1)
 
 def lines(command: Command, *arguments: object) -> list[str]:
     """Return what a command prints; it must succeed."""
-    code, out, said = command(*arguments)
-    assert code == 0, said
+    code, out, err = command(*arguments)
+    assert code == 0, err
     return out.splitlines()
 
 
@@ -79,7 +79,7 @@ def test_models(glassformer: Command) -> None:
 def test_evaluate(glassformer: Command) -> None:
     write_model()
     Path("a").write_text("".join(f"{text}\n" for text in TEXTS))
-    files = ("--source", "a", "--reference", "a", "--json", "card.json", "--output", "said")
+    files = ("--source", "a", "--reference", "a", "--json", "card.json", "--output", "err")
     lines(glassformer, "evaluate", "run", *files, "--beam", 1, *ONE)
     found = gf.evaluate("run", (Path("a"), Path("a")), beam_size=1, threads=1, progress=False)
     typed = json.loads(Path("card.json").read_text())
@@ -90,7 +90,7 @@ def test_evaluate(glassformer: Command) -> None:
         for name in ("command", "seconds", "peak_memory"):
             content["circumstances"].pop(name)
     assert typed == called
-    assert Path("said").read_text().splitlines() == found.outputs
+    assert Path("err").read_text().splitlines() == found.outputs
 
 
 def test_align(glassformer: Command) -> None:

@@ -30,11 +30,11 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_preset_is_profiled_without_a_model(glassformer: Command, tmp_path: Path) -> None:
     files = ("--json", "out/profile.json", "--trace", "out/trace.json")
-    code, said, _ = glassformer("profile", "tiny", *QUICK, "--beam", "2", *files)
+    code, err, _ = glassformer("profile", "tiny", *QUICK, "--beam", "2", *files)
     assert code == 0
     for title in ("Where time goes: tiny (random weights)", "Speed", "Memory", "tokens out"):
-        assert title in said
-    assert "out/profile.json" in said and "out/trace.json" in said
+        assert title in err
+    assert "out/profile.json" in err and "out/trace.json" in err
     report = json.loads((tmp_path / "out/profile.json").read_text())
     assert report["command"].startswith("glassformer profile tiny --beam 2 --threads 1")
     assert len(report["tables"]) == 5
@@ -48,18 +48,18 @@ def test_a_place_that_cannot_be_written_is_named_after_the_tables(
     glassformer: Command, option: str
 ) -> None:
     Path("file").write_text("")
-    code, said, errors = glassformer("profile", "tiny", *QUICK, option, "file/out.json")
+    code, err, errors = glassformer("profile", "tiny", *QUICK, option, "file/out.json")
     assert code == 3 and "file/out.json cannot be written" in errors
-    assert "Traceback" not in errors and "Where time goes" in said
+    assert "Traceback" not in errors and "Where time goes" in err
 
 
 def test_a_run_is_profiled_on_built_in_sentences(
     glassformer: Command, run: Path, tmp_path: Path
 ) -> None:
     before = set(tmp_path.rglob("*"))
-    code, said, _ = glassformer("profile", "run", *QUICK, "--sentences", "2")
+    code, err, _ = glassformer("profile", "run", *QUICK, "--sentences", "2")
     assert code == 0
-    assert "run, 2 sentences, beam 5, 1 threads" in said
+    assert "run, 2 sentences, beam 5, 1 threads" in err
     assert set(tmp_path.rglob("*")) == before, "nothing is written unless asked for"
 
 
@@ -67,9 +67,9 @@ def test_a_run_is_profiled_on_given_sentences(
     glassformer: Command, run: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "text.en").write_text("The cat sees a dog.\n\nThe king sleeps.\n")
-    code, said, _ = glassformer("profile", "run", *QUICK, "--source", "text.en", "--beam", "1")
+    code, err, _ = glassformer("profile", "run", *QUICK, "--source", "text.en", "--beam", "1")
     assert code == 0
-    assert "run, 2 sentences, beam 1" in said, "empty lines are none"
+    assert "run, 2 sentences, beam 1" in err, "empty lines are none"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_run_is_profiled_on_given_sentences(
 def test_bad_input_gets_one_block(
     glassformer: Command, run: Path, arguments: list[str], code: int, expected: str
 ) -> None:
-    ended, said, errors = glassformer("profile", *arguments, *QUICK)
+    ended, err, errors = glassformer("profile", *arguments, *QUICK)
     assert ended == code
     assert expected in errors
     assert "Traceback" not in errors
-    assert said == ""
+    assert err == ""

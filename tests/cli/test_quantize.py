@@ -40,8 +40,8 @@ def test_the_best_checkpoint_of_a_run_is_written_smaller_and_loads(
     glassformer: Command, kind: str, loaded: type[Any]
 ) -> None:
     write_run(kind)
-    code, out, said = glassformer(*RUN)
-    assert code == 0, said
+    code, out, err = glassformer(*RUN)
+    assert code == 0, err
     sizes = [Path(p, "model.safetensors").stat().st_size for p in ("run/best", "run/int8")]
     assert "written to run/int8\n" in out
     assert f"fp32 {sizes[0]:,} bytes, INT8 {sizes[1]:,}, {sizes[1] / sizes[0]:.1%}" in out
@@ -74,8 +74,8 @@ def test_a_translator_is_compared_on_two_files(glassformer: Command) -> None:
     truth = load("run/best").translate(sources)  # type: ignore[union-attr]
     Path("texts").write_text("".join(f"{text}\n" for text in sources))
     Path("truth").write_text("".join(f"{text or 'x'}\n" for text in truth))
-    code, out, said = glassformer(*RUN, "--source", "texts", "--reference", "truth", "--beam", 5)
-    assert code == 0, said
+    code, out, err = glassformer(*RUN, "--source", "texts", "--reference", "truth", "--beam", 5)
+    assert code == 0, err
     *_, score, changed, by_batch = out.splitlines()
     small = load("run/int8").translate(sources)  # type: ignore[union-attr]
     lines = Path("truth").read_text().splitlines()
@@ -85,7 +85,7 @@ def test_a_translator_is_compared_on_two_files(glassformer: Command) -> None:
     assert 0 < different < 12  # or this would show nothing
     assert changed == f"answers that differ from fp32: {different} of 12"
     assert by_batch == "INT8 answers that change with the batch: 0 of 12"
-    assert "comparing: 100%" in said
+    assert "comparing: 100%" in err
 
 
 @pytest.mark.parametrize("columns", [(), ("--columns", "2,1")], ids=str)
@@ -100,8 +100,8 @@ def test_columns_of_a_table_are_the_models_languages_unless_named(
         rows = "".join(json.dumps({"en": text, "fr": "x"}) + "\n" for text in TEXTS)
         Path("rows.jsonl").write_text(rows)
         data = "rows.jsonl"
-    code, out, said = glassformer(*RUN, "--data", data, *columns)
-    assert code == 0, said
+    code, out, err = glassformer(*RUN, "--data", data, *columns)
+    assert code == 0, err
     assert "BLEU, 4 texts" in out
 
 
@@ -113,12 +113,12 @@ def test_a_classifier_is_compared_by_accuracy(glassformer: Command) -> None:
     rows = [{"text": t, "label": label} for t, label in zip(TEXTS, labels, strict=True)]
     rows[0]["label"] = "glad" if labels[0] == "sad" else "sad"
     Path("rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    code, out, said = glassformer(*RUN, "--data", "rows.jsonl")
-    assert code == 0, said
+    code, out, err = glassformer(*RUN, "--data", "rows.jsonl")
+    assert code == 0, err
     assert "accuracy in %, 4 texts: fp32 75.00, INT8" in out
     assert "INT8 answers that change with the batch: 0 of 4" in out
-    code, _, said = glassformer(*RUN, "--data", "rows.jsonl", "--beam", 1)
-    assert code == 2 and "--beam does not go with a classifier" in said
+    code, _, err = glassformer(*RUN, "--data", "rows.jsonl", "--beam", 1)
+    assert code == 2 and "--beam does not go with a classifier" in err
 
 
 def test_a_set_is_tried_without_its_tokenised_text(
@@ -132,8 +132,8 @@ def test_a_set_is_tried_without_its_tokenised_text(
 
     write_run()
     monkeypatch.setattr("glassformer.evaluate.examples.from_set", found)
-    code, out, said = glassformer(*RUN, "--set", "multi30k", "--beam", 1)
-    assert code == 0 and "BLEU, 4 texts" in out, said
+    code, out, err = glassformer(*RUN, "--set", "multi30k", "--beam", 1)
+    assert code == 0 and "BLEU, 4 texts" in out, err
     assert asked["tokenised"] is False
 
 
@@ -155,8 +155,8 @@ def test_answers_that_change_with_the_batch_are_counted(
 def test_what_is_quantised_is_refused(glassformer: Command) -> None:
     write_run()
     assert glassformer(*RUN)[0] == 0
-    code, out, said = glassformer("quantize", "run/int8")
-    assert (code, out) == (4, "") and "run/int8 is quantised already" in said
+    code, out, err = glassformer("quantize", "run/int8")
+    assert (code, out) == (4, "") and "run/int8 is quantised already" in err
 
 
 def test_it_can_be_made_again_but_nothing_else_gives_way(glassformer: Command) -> None:
@@ -165,8 +165,8 @@ def test_it_can_be_made_again_but_nothing_else_gives_way(glassformer: Command) -
     Path("letters").mkdir()
     Path("letters/one").write_text("dear")
     for place in ("letters", "letters/one", "run", "run/best", "one"):
-        code, out, said = glassformer(*RUN, "--output", place)
-        assert (code, out) == (2, "") and f"{place} is there already" in said
+        code, out, err = glassformer(*RUN, "--output", place)
+        assert (code, out) == (2, "") and f"{place} is there already" in err
     assert Path("letters/one").read_text() == "dear"
     assert not is_quantised(checkpoint.read(Path("run/best")).weights)
 
@@ -214,8 +214,8 @@ def test_with_bad_data_nothing_is_written(
     glassformer: Command, arguments: list[object], code: int, what: str
 ) -> None:
     write_run()
-    result, out, said = glassformer(*RUN, *arguments)
-    assert (result, out) == (code, "") and what in said
+    result, out, err = glassformer(*RUN, *arguments)
+    assert (result, out) == (code, "") and what in err
     assert not Path("run/int8").exists()
 
 
@@ -223,21 +223,21 @@ def test_a_text_too_long_is_told_before_anything_is_written(glassformer: Command
     write_run()
     Path("texts").write_text("a dog\n" + "tea " * 100 + "\n")
     files = ("--source", "texts", "--reference", "texts")
-    code, _, said = glassformer(*RUN, *files)
-    assert code == 3 and "--truncate" in said and not Path("run/int8").exists()
+    code, _, err = glassformer(*RUN, *files)
+    assert code == 3 and "--truncate" in err and not Path("run/int8").exists()
     assert glassformer(*RUN, *files, "--truncate")[0] == 0
 
 
 def test_a_language_model_has_nothing_to_be_compared_by(glassformer: Command) -> None:
     write_run("language-model")
-    code, _, said = glassformer(*RUN, "--set", "grammar")
-    assert code == 2 and "no right answer" in said
+    code, _, err = glassformer(*RUN, "--set", "grammar")
+    assert code == 2 and "no right answer" in err
 
 
 @pytest.mark.parametrize("kind", ["tagger", "masked-language-model", None], ids=str)
 def test_what_cannot_be_loaded_is_not_quantised(glassformer: Command, kind: str | None) -> None:
     if kind:
         write_model("run", kind)
-    code, out, said = glassformer(*RUN)
-    assert (code, out) == (4, "") and "run" in said
+    code, out, err = glassformer(*RUN)
+    assert (code, out) == (4, "") and "run" in err
     assert not Path("int8").exists() and not Path("run/int8").exists()

@@ -1,4 +1,4 @@
-"""`glassformer train` as a user meets it: a recipe, some changes, and what is said."""
+"""`glassformer train` as a user meets it: a recipe, some changes, and what is msg."""
 
 import json
 from pathlib import Path
@@ -41,12 +41,12 @@ def written(folder: Path, settings: RunSettings) -> Path:
 
 
 def test_a_recipe_is_carried_out_and_told(glassformer: Command, recipe: Path) -> None:
-    code, out, said = glassformer("train", recipe)
+    code, out, msg = glassformer("train", recipe)
     assert (code, out) == (0, "")
-    assert "60 examples to train on, 12 to validate on" in said
-    assert said.count("tokens/s") == 8 and said.count("valid  loss") == 2
-    assert "stopped after 8 updates: 8 updates" in said
-    assert "runs/tiny/best" in said and "runs/tiny/latest" in said
+    assert "60 examples to train on, 12 to validate on" in msg
+    assert msg.count("tokens/s") == 8 and msg.count("valid  loss") == 2
+    assert "stopped after 8 updates: 8 updates" in msg
+    assert "runs/tiny/best" in msg and "runs/tiny/latest" in msg
     assert steps(Path("runs/tiny")) == [4, 8]
 
 
@@ -54,11 +54,11 @@ def test_a_translator_learns_from_text_files_end_to_end(
     glassformer: Command, tmp_path: Path
 ) -> None:
     settings = text(tmp_path, train={"max_steps": 2, "metric": "bleu"})
-    code, _, said = glassformer("train", written(tmp_path, settings), "--run", "run")
+    code, _, msg = glassformer("train", written(tmp_path, settings), "--run", "run")
     assert code == 0
-    assert "48 examples to train on, 12 to validate on" in said
+    assert "48 examples to train on, 12 to validate on" in msg
     (record,) = records(Path("run"), "valid_loss")
-    assert 0 <= record["valid_bleu"] <= 100 and "bleu" in said
+    assert 0 <= record["valid_bleu"] <= 100 and "bleu" in msg
     saved = read(Path("run/best"))
     assert saved.settings.model.vocab_size == len(saved.tokenizers["joint"]) <= 60
     assert isinstance(load("run").translate("the red fox runs"), str)
@@ -67,23 +67,23 @@ def test_a_translator_learns_from_text_files_end_to_end(
 def test_a_run_ends_with_another_text_and_says_so(glassformer: Command, tmp_path: Path) -> None:
     settings = text(tmp_path, train={"max_steps": 4})
     again = {"final": [*settings.data.valid], "final_share": 0.5}
-    code, _, said = glassformer(
+    code, _, msg = glassformer(
         "train", written(tmp_path, settings.replace(data=again)), "--run", "r"
     )
-    assert code == 0, said
-    assert "48 examples to train on, 12 to validate on, 12 to end on" in said
+    assert code == 0, msg
+    assert "48 examples to train on, 12 to validate on, 12 to end on" in msg
     logged = records(Path("r"), "train_loss")
     assert [(record["epoch"], record.get("final")) for record in logged] == [
         (0, None), (0, None), (1, True), (1, True)
     ]  # fmt: skip
-    told = [line for line in said.splitlines() if "tokens/s" in line]
+    told = [line for line in msg.splitlines() if "tokens/s" in line]
     assert ["final text" in line for line in told] == [False, False, True, True]
 
 
 def test_changes_on_the_command_line_reach_the_run(glassformer: Command, recipe: Path) -> None:
     changes = ("train.max_steps=1", "model.d_ff=24", "model.norm=rms-norm", "train.patience=3")
-    code, _, said = glassformer("train", recipe, *changes, "data.labels=['a', 'b']", "--run", "r")
-    assert code == 0, said
+    code, _, msg = glassformer("train", recipe, *changes, "data.labels=['a', 'b']", "--run", "r")
+    assert code == 0, msg
     saved = read(Path("r/latest")).settings
     assert (saved.train.max_steps, saved.model.d_ff, saved.train.patience) == (1, 24, 3)
     assert saved.model.norm == "rms-norm" and saved.data.labels == ("a", "b")
@@ -97,8 +97,8 @@ def test_files_are_named_on_the_command_line_as_a_list(
     named = [f"data.{split}={json.dumps(getattr(files, split))}" for split in ("train", "valid")]
     changes = ("data.name=files", *named, "model.vocab_size=60", "train.max_steps=1")
     bare = ON_FILES.replace(data={"name": "grammar"})
-    code, _, said = glassformer("train", written(tmp_path, bare), *changes, "--run", "run")
-    assert code == 0, said
+    code, _, msg = glassformer("train", written(tmp_path, bare), *changes, "--run", "run")
+    assert code == 0, msg
     assert read(Path("run/latest")).settings.data.train == files.train
 
 
@@ -119,29 +119,29 @@ def test_files_are_named_on_the_command_line_as_a_list(
 def test_a_wrong_setting_is_named_with_the_nearest(
     glassformer: Command, recipe: Path, change: str, what: str, remedy: str
 ) -> None:
-    code, out, said = glassformer("train", recipe, change)
+    code, out, msg = glassformer("train", recipe, change)
     assert (code, out) == (2, "")
-    assert f"error: {what}" in said or what in said
-    assert remedy in said.partition("next:")[2]
+    assert f"error: {what}" in msg or what in msg
+    assert remedy in msg.partition("next:")[2]
     assert not Path("runs").exists()
 
 
 def test_a_section_and_its_settings_cannot_both_be_changed(
     glassformer: Command, recipe: Path
 ) -> None:
-    code, _, said = glassformer("train", recipe, "train=fast", "train.max_steps=1")
-    assert code == 2 and "train" in said
+    code, _, msg = glassformer("train", recipe, "train=fast", "train.max_steps=1")
+    assert code == 2 and "train" in msg
 
 
 def test_a_recipe_that_is_not_there_or_not_toml_is_named(
     glassformer: Command, tmp_path: Path
 ) -> None:
-    code, _, said = glassformer("train", "recipes/none.toml")
-    assert code == 2 and "There is no recipe recipes/none.toml" in said
-    assert "[model], [data], [train] and [search]" in said and "Look into recipes/" in said
+    code, _, msg = glassformer("train", "recipes/none.toml")
+    assert code == 2 and "There is no recipe recipes/none.toml" in msg
+    assert "[model], [data], [train] and [search]" in msg and "Look into recipes/" in msg
     (tmp_path / "broken.toml").write_text("[model\n")
-    code, _, said = glassformer("train", "broken.toml")
-    assert code == 2 and "not TOML" in said and "line 1" in said
+    code, _, msg = glassformer("train", "broken.toml")
+    assert code == 2 and "not TOML" in msg and "line 1" in msg
 
 
 def test_changes_nest_by_section_and_leave_the_rest_alone(recipe: Path) -> None:
@@ -160,12 +160,12 @@ def test_a_run_that_is_there_is_neither_lost_nor_begun_anew(
 ) -> None:
     glassformer("train", recipe, "train.max_steps=4")
     before = Path("runs/tiny/log.jsonl").read_bytes()
-    code, _, said = glassformer("train", recipe)
-    assert code == 2 and "runs/tiny holds a run already" in said
-    assert "--resume" in said and "--run runs/tiny-2" in said
+    code, _, msg = glassformer("train", recipe)
+    assert code == 2 and "runs/tiny holds a run already" in msg
+    assert "--resume" in msg and "--run runs/tiny-2" in msg
     assert Path("runs/tiny/log.jsonl").read_bytes() == before
-    code, _, said = glassformer("train", recipe, "--resume")
-    assert code == 0 and "stopped after 8 updates" in said
+    code, _, msg = glassformer("train", recipe, "--resume")
+    assert code == 0 and "stopped after 8 updates" in msg
     assert steps(Path("runs/tiny")) == [4, 8]
 
 
@@ -176,10 +176,10 @@ def test_a_second_training_in_one_folder_is_one_error_and_readers_are_not_blocke
     glassformer("train", recipe, "train.max_steps=4")
     before = Path("runs/tiny/log.jsonl").read_bytes()
     with sole_writer(Path("runs/tiny"), print):
-        code, out, said = glassformer("train", recipe, *more)
+        code, out, msg = glassformer("train", recipe, *more)
         assert read(find(Path("runs/tiny"))).settings.train.max_steps == 4
-    assert (code, out) == (4, "") and said.count("error:") == 1
-    assert "Another training writes to runs/tiny: process" in said
+    assert (code, out) == (4, "") and msg.count("error:") == 1
+    assert "Another training writes to runs/tiny: process" in msg
     assert Path("runs/tiny/log.jsonl").read_bytes() == before
     assert glassformer("train", recipe, "--resume")[0] == 0
     assert debris(Path("runs/tiny")) == []
@@ -191,16 +191,16 @@ def test_a_run_killed_before_it_made_its_links_is_not_begun_anew(
     glassformer("train", recipe, "train.max_steps=4")
     for name in ("latest", "best"):
         Path("runs/tiny", name).unlink()
-    code, _, said = glassformer("train", recipe)
-    assert code == 2 and "holds a run already" in said
+    code, _, msg = glassformer("train", recipe)
+    assert code == 2 and "holds a run already" in msg
     assert glassformer("train", recipe, "--resume")[0] == 0
 
 
 def test_there_is_nothing_to_resume_before_a_first_checkpoint(
     glassformer: Command, recipe: Path
 ) -> None:
-    code, _, said = glassformer("train", recipe, "--resume")
-    assert code == 4 and "holds no checkpoint" in said and "without --resume" in said
+    code, _, msg = glassformer("train", recipe, "--resume")
+    assert code == 4 and "holds no checkpoint" in msg and "without --resume" in msg
 
 
 def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
@@ -208,9 +208,9 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(
 ) -> None:
     glassformer("train", recipe)
     Path("runs/tiny/step-00000008/model.safetensors").write_bytes(b"")
-    code, _, said = glassformer("train", recipe, "--resume")
-    assert code == 0 and "step-00000008 is damaged: model.safetensors" in said
-    assert "Going back" in said and said.count("tokens/s") == 4
+    code, _, msg = glassformer("train", recipe, "--resume")
+    assert code == 0 and "step-00000008 is damaged: model.safetensors" in msg
+    assert "Going back" in msg and msg.count("tokens/s") == 4
 
 
 def test_a_resumed_run_keeps_its_subwords_when_its_text_changes(
@@ -221,8 +221,8 @@ def test_a_resumed_run_keeps_its_subwords_when_its_text_changes(
     for path in settings.data.train:
         with Path(path).open("a") as file:
             file.write("zebra zebra\n" * 30)
-    code, _, said = glassformer("train", recipe, "--resume")
-    assert code == 0, said
+    code, _, msg = glassformer("train", recipe, "--resume")
+    assert code == 0, msg
     first, last = (read(Path("runs/text", f"step-{n:08d}")) for n in (4, 8))
     assert first.tokenizers["joint"].model == last.tokenizers["joint"].model
 
@@ -236,13 +236,13 @@ def test_a_mixture_in_both_directions_is_scored_set_by_set(
         "name": "mixture", "train": (), "valid": (), "sources": [files | {"weight": 1}],
         "valid_sets": [{"name": "held-out", "files": settings.data.valid}], "epoch_tokens": 300,
     }  # fmt: skip
-    code, _, said = glassformer("train", written(tmp_path, settings.replace(data=mixture)))
-    assert code == 0, said
+    code, _, msg = glassformer("train", written(tmp_path, settings.replace(data=mixture)))
+    assert code == 0, msg
     record = records(Path("runs/text"), "valid_loss")[-1]
     by_set = [record[f"valid_bleu/held-out.{way}"] for way in ("en-fr", "fr-en")]
     assert record["valid_bleu"] == pytest.approx(sum(by_set) / 2)
     assert {"valid_loss/held-out.en-fr", "valid_loss/held-out.fr-en"} <= record.keys()
-    assert "held-out.en-fr" in said and "held-out.fr-en" in said
+    assert "held-out.en-fr" in msg and "held-out.fr-en" in msg
 
 
 def test_verify_resume_proves_it_with_real_processes_and_leaves_no_run(
@@ -255,10 +255,10 @@ def test_verify_resume_proves_it_with_real_processes_and_leaves_no_run(
         data={"subword_sampling": 0.3, "batch_tokens": 96},
         train={"metric": "bleu", "ema": 0.8},
     )
-    code, _, said = glassformer("train", written(tmp_path, settings), "--verify-resume")
-    assert code == 0 and "48 examples to train on" in said
-    assert "stopped by SIGTERM after 3" in said and "killed by SIGKILL after 6" in said
-    assert "the same bits after 8" in said
+    code, _, msg = glassformer("train", written(tmp_path, settings), "--verify-resume")
+    assert code == 0 and "48 examples to train on" in msg
+    assert "stopped by SIGTERM after 3" in msg and "killed by SIGKILL after 6" in msg
+    assert "the same bits after 8" in msg
     assert not Path("runs").exists()
 
 
@@ -277,17 +277,17 @@ def bad(tmp_path: Path) -> Path:
 
 
 def test_a_bad_row_stops_the_run_and_is_named(glassformer: Command, bad: Path) -> None:
-    code, _, said = glassformer("train", bad)
-    assert code == 3 and "train.en:49" in said and "--skip-bad" in said
+    code, _, msg = glassformer("train", bad)
+    assert code == 3 and "train.en:49" in msg and "--skip-bad" in msg
     assert not Path("runs").exists()
 
 
 def test_skip_bad_goes_on_without_it_and_says_how_many(glassformer: Command, bad: Path) -> None:
-    code, _, said = glassformer("train", bad, "--skip-bad")
-    assert code == 0 and "48 examples to train on" in said
-    assert "1 bad" in said
-    code, _, said = glassformer("train", bad, "--skip-bad", "--run", "again")
-    assert code == 0 and "1 bad" in said  # also when all is in the cache
+    code, _, msg = glassformer("train", bad, "--skip-bad")
+    assert code == 0 and "48 examples to train on" in msg
+    assert "1 bad" in msg
+    code, _, msg = glassformer("train", bad, "--skip-bad", "--run", "again")
+    assert code == 0 and "1 bad" in msg  # also when all is in the cache
 
 
 def test_examples_that_are_too_long_are_left_out_and_counted(
@@ -298,8 +298,8 @@ def test_examples_that_are_too_long_are_left_out_and_counted(
         source.write("fox " * 30 + "\n")
     with Path(settings.data.train[1]).open("a") as target:
         target.write("ici\n")
-    code, _, said = glassformer("train", written(tmp_path, settings))
-    assert code == 0 and "left out: 1 longer than 12 subwords" in said
+    code, _, msg = glassformer("train", written(tmp_path, settings))
+    assert code == 0 and "left out: 1 longer than 12 subwords" in msg
 
 
 def test_a_pair_too_long_to_validate_on_does_not_stop_a_run_judged_by_bleu(
@@ -308,19 +308,19 @@ def test_a_pair_too_long_to_validate_on_does_not_stop_a_run_judged_by_bleu(
     settings = text(tmp_path, train={"max_steps": 1, "metric": "bleu"}, data={"max_length": 30})
     for path, line in zip(settings.data.valid, ("fox " * 40, "ici"), strict=True):
         Path(path).write_text(f"{line}\n{Path(path).read_text()}")
-    code, _, said = glassformer("train", written(tmp_path, settings), "--run", "run")
-    assert code == 0, said
-    assert "left out: 1 longer than 30 subwords, to validate on" in said
+    code, _, msg = glassformer("train", written(tmp_path, settings), "--run", "run")
+    assert code == 0, msg
+    assert "left out: 1 longer than 30 subwords, to validate on" in msg
     assert steps(Path("run")) == [1]
 
 
 def test_texts_that_are_cut_are_counted(
     glassformer: Command, tmp_path: Path, reviews: RunSettings
 ) -> None:
-    code, _, said = glassformer("train", written(tmp_path, reviews), "data.max_length=2")
-    assert code == 0, said
-    assert "cut: 40 of 2 subwords or more\n" in said
-    assert "cut: 12 of 2 subwords or more, to validate on\n" in said
+    code, _, msg = glassformer("train", written(tmp_path, reviews), "data.max_length=2")
+    assert code == 0, msg
+    assert "cut: 40 of 2 subwords or more\n" in msg
+    assert "cut: 12 of 2 subwords or more, to validate on\n" in msg
 
 
 @pytest.fixture
@@ -340,8 +340,8 @@ def reviews(tmp_path: Path) -> RunSettings:
 def test_a_classifier_learns_from_a_table(
     glassformer: Command, tmp_path: Path, reviews: RunSettings
 ) -> None:
-    code, _, said = glassformer("train", written(tmp_path, reviews), "--run", "run")
-    assert code == 0, said
+    code, _, msg = glassformer("train", written(tmp_path, reviews), "--run", "run")
+    assert code == 0, msg
     saved = read(Path("run/best")).settings
     assert saved.data.labels == ("glad", "sad") and saved.model.n_classes == 2
 
@@ -351,16 +351,16 @@ def test_a_label_that_training_never_saw_is_named(
 ) -> None:
     with (tmp_path / "valid.tsv").open("a") as file:
         file.write("a fox\tangry\n")
-    code, _, said = glassformer("train", written(tmp_path, reviews), "data.valid_examples=100")
-    assert code == 3 and "valid.tsv:42" in said and "angry" in said
+    code, _, msg = glassformer("train", written(tmp_path, reviews), "data.valid_examples=100")
+    assert code == 3 and "valid.tsv:42" in msg and "angry" in msg
 
 
 def test_a_kind_of_model_that_has_no_use_for_text_is_refused(
     glassformer: Command, tmp_path: Path
 ) -> None:
     settings = text(tmp_path, model={"kind": "tagger"})
-    code, _, said = glassformer("train", written(tmp_path, settings))
-    assert code in (2, 3) and "tagger" in said
+    code, _, msg = glassformer("train", written(tmp_path, settings))
+    assert code in (2, 3) and "tagger" in msg
 
 
 # One run from another
@@ -375,9 +375,9 @@ def words(glassformer: Command, tmp_path: Path) -> Path:
         data={"mask_rate": 0.2, "fold_case": True, "batch_tokens": 200},
         train={"max_steps": 2},
     )
-    code, out, said = glassformer("train", written(tmp_path, settings), "--run", "words")
-    assert (code, out) == (0, ""), said
-    assert "48 examples to train on, 12 to validate on" in said and "valid  loss" in said
+    code, out, msg = glassformer("train", written(tmp_path, settings), "--run", "words")
+    assert (code, out) == (0, ""), msg
+    assert "48 examples to train on, 12 to validate on" in msg and "valid  loss" in msg
     return Path("words")
 
 
@@ -385,14 +385,14 @@ def test_a_classifier_starts_from_a_masked_language_model(
     glassformer: Command, tmp_path: Path, words: Path, reviews: RunSettings
 ) -> None:
     recipe = written(tmp_path, reviews.replace(data={"fold_case": True}))
-    code, _, said = glassformer("train", recipe, "train.start_from=words", "--run", "run")
-    assert code == 0, said
+    code, _, msg = glassformer("train", recipe, "train.start_from=words", "--run", "run")
+    assert code == 0, msg
     before, after = read(words / "best"), read(Path("run/best"))
     fingerprints = [one.tokenizers["joint"].fingerprint for one in (before, after)]
     assert fingerprints[0] == fingerprints[1]
     assert after.settings.model.vocab_size == before.settings.model.vocab_size
     assert after.settings.train.start_from == "words"
-    assert f"subwords: joint {len(before.tokenizers['joint'])}" in said
+    assert f"subwords: joint {len(before.tokenizers['joint'])}" in msg
     classifier = load("run")
     assert isinstance(classifier, Classifier)
     assert classifier.classify("A SAD FOX") == classifier.classify("a sad fox")
@@ -415,9 +415,9 @@ def test_a_run_to_start_from_that_is_not_there_is_one_block(
     glassformer: Command, tmp_path: Path, reviews: RunSettings, verb: tuple[str, ...]
 ) -> None:
     recipe = written(tmp_path, reviews)
-    code, out, said = glassformer(*verb, recipe, "train.start_from=runs/words")
-    assert (code, out) == (4, "") and "runs/words" in said and "Traceback" not in said
-    assert "run" in said.partition("next:")[2]
+    code, out, msg = glassformer(*verb, recipe, "train.start_from=runs/words")
+    assert (code, out) == (4, "") and "runs/words" in msg and "Traceback" not in msg
+    assert "run" in msg.partition("next:")[2]
     assert not Path("runs").exists() and not Path("cache/glassformer/prepared").exists()
 
 
@@ -425,9 +425,9 @@ def test_a_run_of_another_shape_is_not_started_from(
     glassformer: Command, tmp_path: Path, words: Path, reviews: RunSettings
 ) -> None:
     recipe = written(tmp_path, reviews.replace(data={"fold_case": True}))
-    code, _, said = glassformer("train", recipe, "train.start_from=words", "model.d_ff=24")
-    assert code == 4 and "feed_forward" in said and "(16, 8) there" in said and "(24, 8)" in said
-    assert "train.start_from" in said.partition("next:")[2] and not Path("runs").exists()
+    code, _, msg = glassformer("train", recipe, "train.start_from=words", "model.d_ff=24")
+    assert code == 4 and "feed_forward" in msg and "(16, 8) there" in msg and "(24, 8)" in msg
+    assert "train.start_from" in msg.partition("next:")[2] and not Path("runs").exists()
 
 
 @pytest.mark.parametrize(
@@ -444,9 +444,9 @@ def test_what_does_not_go_with_a_masked_language_model_is_named(
 ) -> None:
     model = {"kind": "masked-language-model"}
     recipe = written(tmp_path, text(tmp_path, model=model, data={"mask_rate": 0.2}))
-    code, out, said = glassformer("train", recipe, change)
-    said = " ".join(said.split())
-    assert (code, out) == (2, "") and what in said and remedy in said.partition("next:")[2]
+    code, out, msg = glassformer("train", recipe, change)
+    msg = " ".join(msg.split())
+    assert (code, out) == (2, "") and what in msg and remedy in msg.partition("next:")[2]
     assert not Path("runs").exists()
 
 
@@ -471,9 +471,9 @@ def shown(capsys: pytest.CaptureFixture[str], *records: dict[str, Any], **bar: A
 
 
 def test_without_a_terminal_every_record_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    said = shown(capsys, TRAIN, VALID)
-    assert "5 loss 1.250 1,234 tokens/s norm 0.50 rate 1.0e-03 (0.5 min left)" in said
-    assert "5 valid loss 1.000 accuracy 50.00% best (0.5 min left)" in said
+    msg = shown(capsys, TRAIN, VALID)
+    assert "5 loss 1.250 1,234 tokens/s norm 0.50 rate 1.0e-03 (0.5 min left)" in msg
+    assert "5 valid loss 1.000 accuracy 50.00% best (0.5 min left)" in msg
 
 
 def test_time_left_is_by_minutes_where_these_end_the_run(
@@ -487,9 +487,9 @@ def test_on_a_terminal_a_bar_moves_and_validations_stay(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "200")
-    said = shown(capsys, TRAIN, VALID)
-    assert "training" in said and "valid loss 1.000" in said
-    assert said.count("(0.5 min left)") == 1  # only the validation is a line of its own
+    msg = shown(capsys, TRAIN, VALID)
+    assert "training" in msg and "valid loss 1.000" in msg
+    assert msg.count("(0.5 min left)") == 1  # only the validation is a line of its own
 
 
 def test_fetching_shows_how_much_of_each_file_there_is(
@@ -500,11 +500,11 @@ def test_fetching_shows_how_much_of_each_file_there_is(
         for done in range(0, 11):
             progress("a/file.gz", done, 10)
         progress("another", 3, None)
-    said = capsys.readouterr().err
-    assert "a/file.gz" in said and "another" in said and "100%" in said
+    msg = capsys.readouterr().err
+    assert "a/file.gz" in msg and "another" in msg and "100%" in msg
 
 
 def test_a_recipe_that_is_not_utf8_is_told(glassformer: Command) -> None:
     Path("r.toml").write_bytes(b"\xff\xfe[model]")
-    code, _, said = glassformer("train", "r.toml")
-    assert code == 2 and "are not TOML" in said and "Traceback" not in said
+    code, _, msg = glassformer("train", "r.toml")
+    assert code == 2 and "are not TOML" in msg and "Traceback" not in msg

@@ -22,7 +22,7 @@ from glassformer.pipeline import Translation, Translator, load_translator
 from pretrained.stand_ins import bundle
 from train.runs import Command
 
-Said = Callable[..., list[str]]
+Run = Callable[..., list[str]]
 STORY = "the old cat. The dog sees tea. Some children"
 
 
@@ -34,16 +34,16 @@ def command(glassformer: Command) -> Command:
 
 
 @pytest.fixture
-def translate(command: Command) -> Said:
+def translate(command: Command) -> Run:
     """The lines of a translation that goes well."""
 
-    def said(*arguments: object) -> list[str]:
+    def msg(*arguments: object) -> list[str]:
         code, out, err = command("translate", "--model", "run", "--threads", 1, *arguments)
         assert (code, err) == (0, "")
         assert not out or out.endswith("\n")
         return out.split("\n")[:-1]
 
-    return said
+    return msg
 
 
 def n_best(texts: list[str], **options: Any) -> list[list[Translation]]:
@@ -54,7 +54,7 @@ def n_best(texts: list[str], **options: Any) -> list[list[Translation]]:
 
 
 def test_arguments_a_file_and_standard_input_say_the_same(
-    translate: Said, monkeypatch: pytest.MonkeyPatch
+    translate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = load_translator("run").translate(TEXTS)
     assert len(set(expected)) >= 3
@@ -69,7 +69,7 @@ def test_arguments_a_file_and_standard_input_say_the_same(
         assert translate() == expected
 
 
-def test_many_lines_keep_their_order(translate: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_lines_keep_their_order(translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than one turn, and more than is read at once."""
     few = [f"{text} {more}" for text in TEXTS for more in ("", "tea", "a cat " * 4)]
     short = ("--beam", 1, "--max-length", 3)
@@ -80,7 +80,7 @@ def test_many_lines_keep_their_order(translate: Said, monkeypatch: pytest.Monkey
 
 
 def test_empty_lines_stay_empty_and_nothing_is_nothing(
-    translate: Said, monkeypatch: pytest.MonkeyPatch
+    translate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_in(monkeypatch, f"\n{TEXTS[0]}\n \n\n")
     for options in ((), ("--scores",), ("--stream",), ("--sample",)):
@@ -94,14 +94,14 @@ def test_empty_lines_stay_empty_and_nothing_is_nothing(
 
 @pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c", "\t", "\0", "\x1b[2J"])
 def test_only_a_newline_ends_a_line(
-    translate: Said, monkeypatch: pytest.MonkeyPatch, mark: str
+    translate: Run, monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
     texts = [f"a {mark} dog", f"{mark}", f"{mark}tea"]
     type_in(monkeypatch, "\n".join(texts))
     assert translate() == load_translator("run").translate(texts, split=True)
 
 
-def test_an_argument_of_several_lines_is_as_many_lines(translate: Said) -> None:
+def test_an_argument_of_several_lines_is_as_many_lines(translate: Run) -> None:
     assert translate(f"{TEXTS[0]}\n\n{TEXTS[1]}\n", TEXTS[2]) == [
         *translate(TEXTS[0]),
         "",
@@ -110,7 +110,7 @@ def test_an_argument_of_several_lines_is_as_many_lines(translate: Said) -> None:
 
 
 def test_a_break_in_an_answer_does_not_make_a_line(
-    translate: Said, monkeypatch: pytest.MonkeyPatch
+    translate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = [[Translation("one\ntwo\r", -1.0, -2.0, [5])]]
     monkeypatch.setattr("glassformer.pipeline.Translator.in_layout", lambda *_, **__: answer)
@@ -120,7 +120,7 @@ def test_a_break_in_an_answer_does_not_make_a_line(
 # Options
 
 
-def test_long_texts_are_cut_into_sentences_unless_told_not_to(translate: Said) -> None:
+def test_long_texts_are_cut_into_sentences_unless_told_not_to(translate: Run) -> None:
     translator = load_translator("run")
     assert len(sentences(STORY)) == 3
     joined = " ".join(translator.translate(sentences(STORY)))
@@ -131,7 +131,7 @@ def test_long_texts_are_cut_into_sentences_unless_told_not_to(translate: Said) -
 
 
 def test_n_best_lists_have_index_text_and_score(
-    translate: Said, monkeypatch: pytest.MonkeyPatch
+    translate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = [TEXTS[0], "", STORY]
     type_in(monkeypatch, "\n".join(texts))
@@ -144,7 +144,7 @@ def test_n_best_lists_have_index_text_and_score(
     assert translate("--n-best", 3) == expected
 
 
-def test_scores_come_first_and_add_up(translate: Said) -> None:
+def test_scores_come_first_and_add_up(translate: Run) -> None:
     (one,) = n_best([TEXTS[1]])[0]
     assert translate("--scores", TEXTS[1]) == [f"{one.score:.4f}\t{one.text}"]
     parts = [found for (found,) in n_best(sentences(STORY))]
@@ -169,20 +169,20 @@ def test_scores_come_first_and_add_up(translate: Said) -> None:
     ids=str,
 )
 def test_options_reach_the_search(
-    translate: Said, arguments: list[object], options: dict[str, Any]
+    translate: Run, arguments: list[object], options: dict[str, Any]
 ) -> None:
     expected = [found[0].text for found in n_best(TEXTS, **options)]
     assert translate(*arguments, *TEXTS) == expected
 
 
-def test_a_prefix_is_honoured(translate: Said) -> None:
-    said = translate("--prefix", "un vieux chat", *TEXTS, STORY)
-    assert all(text.startswith("un vieux chat") for text in said)
-    assert len(said) == 5 and said[4].count("un vieux chat") == 1  # not one a sentence
+def test_a_prefix_is_honoured(translate: Run) -> None:
+    msg = translate("--prefix", "un vieux chat", *TEXTS, STORY)
+    assert all(text.startswith("un vieux chat") for text in msg)
+    assert len(msg) == 5 and msg[4].count("un vieux chat") == 1  # not one a sentence
 
 
 def test_what_is_drawn_depends_on_the_seed_and_the_place_only(
-    translate: Said, monkeypatch: pytest.MonkeyPatch
+    translate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = ("--sample", "--max-length", 6)
     texts = [STORY, *TEXTS] * 60
@@ -197,13 +197,13 @@ def test_what_is_drawn_depends_on_the_seed_and_the_place_only(
     assert translate(*short, "--stream", *texts[:7]) == expected[:7]
 
 
-def test_a_stream_ends_in_the_greedy_answer(translate: Said) -> None:
+def test_a_stream_ends_in_the_greedy_answer(translate: Run) -> None:
     texts = [*TEXTS, "", STORY]
     assert translate("--stream", *texts) == translate("--beam", 1, *texts)
     assert translate("--stream", "--beam", 1, STORY) == translate("--stream", STORY)
 
 
-def test_int8_is_the_model_quantised(translate: Said) -> None:
+def test_int8_is_the_model_quantised(translate: Run) -> None:
     in_int8 = load_translator("run", int8=True)
     assert translate("--int8", *TEXTS) == in_int8.translate(TEXTS)
     found = in_int8.n_best(TEXTS, in_int8.options())
@@ -211,7 +211,7 @@ def test_int8_is_the_model_quantised(translate: Said) -> None:
     assert translate("--int8", "--scores", *TEXTS) == scored != translate("--scores", *TEXTS)
 
 
-def test_several_models_are_an_ensemble(translate: Said) -> None:
+def test_several_models_are_an_ensemble(translate: Run) -> None:
     write_model("other", seed=1)
     both = load_translator(["run", "other"]).translate(TEXTS)
     assert translate("--model", "other", *TEXTS) == both != translate(*TEXTS)
@@ -248,64 +248,64 @@ def test_several_models_are_an_ensemble(translate: Said) -> None:
 def test_options_that_make_no_sense_are_refused(
     command: Command, arguments: list[object], what: str
 ) -> None:
-    code, out, said = command("translate", "a dog", "--model", "run", *arguments)
-    assert (code, out) == (2, "") and what in said
+    code, out, msg = command("translate", "a dog", "--model", "run", *arguments)
+    assert (code, out) == (2, "") and what in msg
 
 
 # Bad input
 
 
 def refused(command: Command, *arguments: object) -> tuple[int, list[str], str]:
-    code, out, said = command("translate", "--model", "run", "--threads", 1, *arguments)
-    assert said.startswith("error: ") and said.count("why:") == said.count("next:") == 1
-    return code, out.split("\n")[:-1], said
+    code, out, msg = command("translate", "--model", "run", "--threads", 1, *arguments)
+    assert msg.startswith("error: ") and msg.count("why:") == msg.count("next:") == 1
+    return code, out.split("\n")[:-1], msg
 
 
 @pytest.mark.parametrize("options", [(), ("--stream", "--beam", 1)], ids=str)
 def test_a_text_too_long_is_named_and_the_lines_before_it_are_answered(
-    command: Command, translate: Said, monkeypatch: pytest.MonkeyPatch, options: tuple[object, ...]
+    command: Command, translate: Run, monkeypatch: pytest.MonkeyPatch, options: tuple[object, ...]
 ) -> None:
     good = TEXTS * 5
     type_in(monkeypatch, "\n".join([*good, "tea " * 10_000, *good]))
     short = (*options, "--max-length", 3)
-    code, out, said = refused(command, *short)
+    code, out, msg = refused(command, *short)
     assert code == 3 and out == translate(*short, *TEXTS) * 5
-    assert "Line 21 of standard input: the sentence has" in said and f"up to {LONGEST}" in said
-    assert "'tea tea" in said and "--truncate" in said and "--split" not in said
+    assert "Line 21 of standard input: the sentence has" in msg and f"up to {LONGEST}" in msg
+    assert "'tea tea" in msg and "--truncate" in msg and "--split" not in msg
     sys.stdin.seek(0)
     cut = translate(*short, "--truncate")
     assert len(cut) == 2 * len(good) + 1 and cut[: len(good)] == out
 
 
 def test_where_sentences_were_not_cut_that_is_the_advice(command: Command) -> None:
-    code, _, said = refused(command, "--no-split", "a dog", "a. The " * 20)
-    assert code == 3 and "Text 2: the text has" in said and "--split" in said
+    code, _, msg = refused(command, "--no-split", "a dog", "a. The " * 20)
+    assert code == 3 and "Text 2: the text has" in msg and "--split" in msg
     for option in (("--n-best", 2), ("--prefix", "un")):  # which do not go with it
-        code, _, said = refused(command, *option, "a. The " * 20)
-        assert code == 3 and "Make it shorter; or --truncate." in said and "--split" not in said
-    code, _, said = refused(command, f"a dog. {'The tea ' * 20}")
-    assert code == 3 and "error: Sentence 2 of 2 has" in said and "'The tea" in said
+        code, _, msg = refused(command, *option, "a. The " * 20)
+        assert code == 3 and "Make it shorter; or --truncate." in msg and "--split" not in msg
+    code, _, msg = refused(command, f"a dog. {'The tea ' * 20}")
+    assert code == 3 and "error: Sentence 2 of 2 has" in msg and "'The tea" in msg
 
 
 def test_what_is_not_utf_8_is_named_and_the_lines_before_it_are_answered(
-    command: Command, translate: Said, monkeypatch: pytest.MonkeyPatch
+    command: Command, translate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw = b"a dog\n\nun th\xe9\nthe old cat\n"
     expected = [*translate("a dog"), ""]
     type_in(monkeypatch, raw)
     Path("latin").write_bytes(raw)
     for options, name in (((), "standard input"), (("--file", "latin"), "latin")):
-        code, out, said = refused(command, *options)
+        code, out, msg = refused(command, *options)
         assert code == 3 and out == expected
-        assert f"Line 3 of {name} is not UTF-8, from its byte 6 on" in said and "iconv" in said
-    code, out, said = refused(command, "a dog", "", "un th\udce9")
-    assert code == 3 and out == expected and "Text 3 is not UTF-8" in said
-    code, out, said = refused(command, "un th\udce9")
-    assert code == 3 and "The text is not UTF-8" in said
+        assert f"Line 3 of {name} is not UTF-8, from its byte 6 on" in msg and "iconv" in msg
+    code, out, msg = refused(command, "a dog", "", "un th\udce9")
+    assert code == 3 and out == expected and "Text 3 is not UTF-8" in msg
+    code, out, msg = refused(command, "un th\udce9")
+    assert code == 3 and "The text is not UTF-8" in msg
 
 
 def test_a_line_without_an_end_is_named_and_the_lines_before_it_are_answered(
-    command: Command, translate: Said, monkeypatch: pytest.MonkeyPatch
+    command: Command, translate: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw, expected = b"a dog\n" + b"a" * (20 << 20), translate("a dog")
     type_in(monkeypatch, raw)
@@ -316,9 +316,9 @@ def test_a_line_without_an_end_is_named_and_the_lines_before_it_are_answered(
         (("--file", "plain"), "plain"),
         (("--file", "packed"), "packed"),
     ):
-        code, out, said = refused(command, *options)
+        code, out, msg = refused(command, *options)
         assert code == 3 and out == expected
-        assert f"Line 2 of {name} has more than 1,048,576 bytes" in said
+        assert f"Line 2 of {name} has more than 1,048,576 bytes" in msg
 
 
 @pytest.mark.parametrize(
@@ -331,13 +331,13 @@ def test_a_file_that_cannot_be_read_is_named(command: Command, content: Any, wha
         Path("texts").mkdir()
     elif content:
         Path("texts").write_bytes(content)
-    code, _, said = refused(command, "--file", "texts")
-    assert code == 3 and "texts cannot be read" in said and what in said
+    code, _, msg = refused(command, "--file", "texts")
+    assert code == 3 and "texts cannot be read" in msg and what in msg
 
 
 def test_a_prefix_longer_than_an_answer_may_be_is_refused(command: Command) -> None:
-    code, _, said = refused(command, "--prefix", "un vieux chat", "--max-length", 2, *TEXTS)
-    assert code == 2 and "Text 1: " in said and "prefix" in said and "max_length" in said
+    code, _, msg = refused(command, "--prefix", "un vieux chat", "--max-length", 2, *TEXTS)
+    assert code == 2 and "Text 1: " in msg and "prefix" in msg and "max_length" in msg
 
 
 @pytest.mark.parametrize(
@@ -355,31 +355,31 @@ def test_a_prefix_longer_than_an_answer_may_be_is_refused(command: Command) -> N
 def test_settings_beyond_their_limits_are_refused_before_a_model_is_loaded(
     glassformer: Command, options: tuple[object, ...], what: str
 ) -> None:
-    code, out, said = refused(glassformer, *options, "a dog")  # there is no model
-    assert (code, out) == (2, []) and said.startswith(f"error: {what} is not a valid ")
+    code, out, msg = refused(glassformer, *options, "a dog")  # there is no model
+    assert (code, out) == (2, []) and msg.startswith(f"error: {what} is not a valid ")
 
 
 def test_a_search_that_takes_long_says_so_first(command: Command) -> None:
     ask = ("translate", "--model", "run", "--threads", 1, "--beam", 250, "--max-length", 20)
-    code, _, said = command(*ask, "--min-length", 20, TEXTS[0])
-    assert code == 0 and said.startswith("note: each answer takes at least 20 steps of 250 hyp")
+    code, _, msg = command(*ask, "--min-length", 20, TEXTS[0])
+    assert code == 0 and msg.startswith("note: each answer takes at least 20 steps of 250 hyp")
     assert command(*ask, "--min-length", 19, TEXTS[0])[2] == ""
 
 
 def test_a_prefix_with_a_line_break_is_refused(command: Command) -> None:
-    code, _, said = refused(command, "--prefix", "un\nchat", "a dog")
-    assert code == 2 and "has a line break" in said
+    code, _, msg = refused(command, "--prefix", "un\nchat", "a dog")
+    assert code == 2 and "has a line break" in msg
 
 
-def test_a_prefix_comes_back_as_it_was_given(translate: Said) -> None:
+def test_a_prefix_comes_back_as_it_was_given(translate: Run) -> None:
     for prefix in (" un", "un  chat", "ｕｎ"):
         assert all(answer.startswith(prefix) for answer in translate("--prefix", prefix, *TEXTS))
 
 
 def test_a_prefix_that_no_subwords_spell_is_refused(command: Command) -> None:
-    code, out, said = refused(command, "--prefix", "un Ж chat", "a dog")
-    assert (code, out) == (2, []) and "The prefix 'un Ж chat' cannot be spelt" in said
-    assert "No subword of the model has 'Ж'" in said
+    code, out, msg = refused(command, "--prefix", "un Ж chat", "a dog")
+    assert (code, out) == (2, []) and "The prefix 'un Ж chat' cannot be spelt" in msg
+    assert "No subword of the model has 'Ж'" in msg
 
 
 def test_without_a_model_it_is_the_bundled_one_whatever_is_called_so_here(
@@ -400,18 +400,18 @@ def test_without_any_model_it_says_how_to_get_one(
     glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bundle(monkeypatch, tmp_path / "package")
-    code, out, said = glassformer("translate", "a dog")
+    code, out, msg = glassformer("translate", "a dog")
     assert (code, out) == (4, "")
-    assert "No model is named" in said and "--model runs/demo" in said
-    assert "glassformer demo" in said.partition("next:")[2].replace("\n", " ")
+    assert "No model is named" in msg and "--model runs/demo" in msg
+    assert "glassformer demo" in msg.partition("next:")[2].replace("\n", " ")
 
 
 @pytest.mark.parametrize(
     ("name", "what"), [("absent", "no model 'absent'"), (".", ". is not a checkpoint")]
 )
 def test_a_folder_that_is_no_model_is_named(glassformer: Command, name: str, what: str) -> None:
-    code, out, said = glassformer("translate", "a dog", "--model", name)
-    assert (code, out) == (4, "") and what in said
+    code, out, msg = glassformer("translate", "a dog", "--model", name)
+    assert (code, out) == (4, "") and what in msg
 
 
 @pytest.mark.parametrize(("arguments", "threads"), [([], None), (["--threads", 2], 2)], ids=str)
@@ -434,20 +434,20 @@ def test_threads_are_passed_on(
 )
 def test_a_model_of_another_kind_is_named(glassformer: Command, kind: str) -> None:
     write_model("run", kind)
-    code, out, said = glassformer("translate", "a dog", "--model", "run")
-    assert (code, out) == (4, "") and f"run holds a {kind}" in said
+    code, out, msg = glassformer("translate", "a dog", "--model", "run")
+    assert (code, out) == (4, "") and f"run holds a {kind}" in msg
 
 
 def test_a_translator_of_symbols_is_named(glassformer: Command) -> None:
     write_model("run", tokenizer=None)
-    code, _, said = glassformer("translate", "a dog", "--model", "run")
-    assert code == 4 and "no subwords" in said
+    code, _, msg = glassformer("translate", "a dog", "--model", "run")
+    assert code == 4 and "no subwords" in msg
 
 
 def test_a_closed_standard_input_is_told(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    code, _, said = refused(command)
-    assert code == 2 and "standard input is closed" in said
+    code, _, msg = refused(command)
+    assert code == 2 and "standard input is closed" in msg
 
 
 # In a process of its own
@@ -462,7 +462,7 @@ def process(*arguments: str, **options: Any) -> "subprocess.Popen[str]":
     )
 
 
-def test_a_line_is_answered_before_the_next_is_written_and_in_utf_8(translate: Said) -> None:
+def test_a_line_is_answered_before_the_next_is_written_and_in_utf_8(translate: Run) -> None:
     """To a slow writer, in a locale that has no words for it."""
     write_model("run", tokenizer=Tokenizer.train([*TEXTS, "œ"] * 5, 60))
     expected = translate("--prefix", "œ", *TEXTS[:2])
@@ -477,7 +477,7 @@ def test_a_line_is_answered_before_the_next_is_written_and_in_utf_8(translate: S
         assert running.returncode == 0
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(translate: Said) -> None:
+def test_a_reader_that_goes_away_ends_it_quietly(translate: Run) -> None:
     Path("texts").write_text("a dog\n" * 5_000)
     with process("--beam", "1", "--max-length", "2", "--file", "texts") as running:
         assert running.stdout and running.stderr
@@ -487,7 +487,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(translate: Said) -> None:
         assert running.wait(timeout=60) in (1, -signal.SIGPIPE)
 
 
-def test_on_a_terminal_it_says_what_it_waits_for(translate: Said) -> None:
+def test_on_a_terminal_it_says_what_it_waits_for(translate: Run) -> None:
     (expected,) = translate(TEXTS[0])
     ours, theirs = pty.openpty()
     with process(stdin=theirs) as running:
@@ -510,21 +510,21 @@ def test_help_does_not_wait_for_torch() -> None:
 
 
 @pytest.fixture
-def both(glassformer: Command) -> Said:
+def both(glassformer: Command) -> Run:
     """The lines of a translator of both directions, in plain typography."""
     checkpoint.write(two_way.two_way(), Path("run"))
 
-    def said(*arguments: object) -> list[str]:
+    def msg(*arguments: object) -> list[str]:
         code, out, err = glassformer("translate", "--model", "run", "--threads", 1, *arguments)
         assert (code, err) == (0, "")
         return out.split("\n")[:-1]
 
-    return said
+    return msg
 
 
 @pytest.mark.parametrize("way", [(), ("--stream",), ("--no-split",)], ids=str)
 def test_python_and_the_command_line_give_the_same_answer(
-    both: Said, way: tuple[object, ...]
+    both: Run, way: tuple[object, ...]
 ) -> None:
     texts = [*two_way.ENGLISH, *two_way.FRENCH, "- A dog!  Le chat.", "12.50", ""]
     translator = load_translator("run")
@@ -537,7 +537,7 @@ def test_python_and_the_command_line_give_the_same_answer(
         assert both("--to", to, "--no-typeset", *short) == plain
 
 
-def test_n_best_lists_and_scores_have_a_direction(both: Said) -> None:
+def test_n_best_lists_and_scores_have_a_direction(both: Run) -> None:
     translator = load_translator("run")
     options = translator.options(n_best=2, max_length=8)
     (found,) = translator.n_best(["a dog"], options, to="en")
@@ -548,6 +548,6 @@ def test_n_best_lists_and_scores_have_a_direction(both: Said) -> None:
 
 
 def test_a_language_that_the_model_does_not_write_is_refused(command: Command) -> None:
-    code, out, said = refused(command, "--to", "en", "a dog")
-    assert (code, out) == (2, []) and "does not translate into 'en'" in said
-    assert "en to fr" in said
+    code, out, msg = refused(command, "--to", "en", "a dog")
+    assert (code, out) == (2, []) and "does not translate into 'en'" in msg
+    assert "en to fr" in msg

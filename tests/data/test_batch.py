@@ -82,11 +82,11 @@ def test_lengths_are_those_of_the_tensors_with_their_marks(kind):
 
 def test_a_position_asks_for_what_the_decoder_reads_next():
     batch = examples("translator").batch(np.arange(3))
-    read, said = batch.inputs[1], batch.labels
+    read, err = batch.inputs[1], batch.labels
     for row in range(3):
-        n = int((said[row] != IGNORE).sum())
-        assert read[row, 0] == BOS and said[row, n - 1] == EOS
-        assert read[row, 1:n].tolist() == said[row, : n - 1].tolist()
+        n = int((err[row] != IGNORE).sum())
+        assert read[row, 0] == BOS and err[row, n - 1] == EOS
+        assert read[row, 1:n].tolist() == err[row, : n - 1].tolist()
 
 
 @KINDS

@@ -291,7 +291,7 @@ def test_what_is_no_text_is_refused_by_name(tmp_path):
     packed = gzip.compress(bytes(range(97, 123)) * 4000)
     broken = packed[:20] + b"\xff" * 8 + packed[28:]
     image = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
-    for path, said in [
+    for path, err in [
         (tmp_path / "none.en", "No such file"),
         (tmp_path, "Is a directory"),
         (written(tmp_path, "cut.gz", packed[:-12]), "ended before the end-of-stream"),
@@ -300,17 +300,17 @@ def test_what_is_no_text_is_refused_by_name(tmp_path):
         (written(tmp_path, "image.gz", gzip.compress(image)), "not text in UTF-8"),
         (written(tmp_path, "utf16.txt", "être\n".encode("utf-16")), "not text in UTF-8"),
     ]:
-        with pytest.raises(DataError, match=said) as raised:
+        with pytest.raises(DataError, match=err) as raised:
             list(Corpus(TextFiles((path,)), skip_bad=True))
         assert str(path) in raised.value.what
 
 
 @pytest.mark.parametrize(
-    ("header", "said"), [("id,fra\n", "Did you mean 'fra'"), ("", "none at all")]
+    ("header", "err"), [("id,fra\n", "Did you mean 'fra'"), ("", "none at all")]
 )
-def test_an_unknown_column_is_an_error_even_when_skipping(tmp_path, header, said):
+def test_an_unknown_column_is_an_error_even_when_skipping(tmp_path, header, err):
     files = TextFiles((written(tmp_path, "t.csv", header),), ("fr",))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=err):
         list(Corpus(files, skip_bad=True))
 
 

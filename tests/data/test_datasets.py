@@ -122,7 +122,7 @@ def test_a_manifest_lists_every_file_of_every_split_with_its_origin(name):
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "err"),
     [
         (lambda: datasets.manifest("multi30"), "'multi30'.*\n.*\n.*Did you mean 'multi30k'"),
         (lambda: datasets.find("imdb", "tests"), "split of imdb.*\n.*\n.*Did you mean 'test'"),
@@ -133,8 +133,8 @@ def test_a_manifest_lists_every_file_of_every_split_with_its_origin(name):
         (lambda: datasets.find("imdb", "unsup", ("label",)), "There is text"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_nearest(ask, said):
-    with pytest.raises(DataError, match=said):
+def test_an_unknown_name_is_answered_with_the_nearest(ask, err):
+    with pytest.raises(DataError, match=err):
         ask()
 
 
@@ -215,8 +215,8 @@ def test_get_returns_every_split_that_can_be_downloaded(monkeypatch, given, site
 def test_a_file_with_another_content_is_refused(monkeypatch, given):
     toy(monkeypatch)
     path = put(given, "toy/train.en", "a cat\n")
-    said = f"should be {sha256(EN)} and is {sha256(path.read_bytes())}"
-    with pytest.raises(DataError, match=said):
+    err = f"should be {sha256(EN)} and is {sha256(path.read_bytes())}"
+    with pytest.raises(DataError, match=err):
         datasets.find("toy", "train", ("en",))
     assert path.exists()
 

@@ -493,7 +493,7 @@ def test_a_masked_language_model_reads_long_texts_to_their_end(folder, monkeypat
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_validation_rows_are_those_of_the_examples(folder, joint):
-    """A score of what is said and the loss are of the same pairs, and no text is refused later."""
+    """A score of what is err and the loss are of the same pairs, and no text is refused later."""
     options = {"joint_vocabulary": joint, "vocab_size": 60 if joint else 40}
     made = prepared(folder, valid=UNEVEN[:11], max_length=LIMIT, **options)
     assert made.valid_rows == texts(made, "valid") == TRAIN[:9]

@@ -51,10 +51,10 @@ def assert_same_probabilities(model: Transformer, folder: Path) -> None:
     engine = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
     scored = engine.score_batch(list(map(names, sources)), list(map(names, targets)))
     for source, target, theirs in zip(sources, targets, scored, strict=True):
-        said = torch.tensor([*target, EOS])
+        err = torch.tensor([*target, EOS])
         logits = model(torch.tensor([source]), torch.tensor([[BOS, *target]]))[0]
-        ours = logits.log_softmax(-1).gather(1, said[:, None]).flatten()
-        assert theirs.tokens == names(said.tolist())
+        ours = logits.log_softmax(-1).gather(1, err[:, None]).flatten()
+        assert theirs.tokens == names(err.tolist())
         torch.testing.assert_close(torch.tensor(theirs.log_probs), ours, atol=1e-4, rtol=0)
 
 

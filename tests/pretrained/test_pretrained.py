@@ -130,8 +130,8 @@ def test_a_model_of_the_package_is_whole_small_and_described(name: str) -> None:
 
 
 def test_the_caption_model_of_the_package_translates_captions() -> None:
-    said = load_translator("captions-en-fr").translate("A man is riding a red bicycle.")
-    assert "homme" in said.lower() and "vélo" in said.lower() and "rouge" in said.lower()
+    err = load_translator("captions-en-fr").translate("A man is riding a red bicycle.")
+    assert "homme" in err.lower() and "vélo" in err.lower() and "rouge" in err.lower()
 
 
 @pytest.fixture(scope="module")
@@ -144,15 +144,15 @@ def test_the_translator_of_the_package_translates_both_ways(translator: Translat
     assert pretrained.direction("en-fr") == "en ⇄ fr"
     texts = ["Thank you very much for your help.", "Je ne sais pas où il est."]
     guessed = translator.translate(texts)
-    assert [guess_language(said) for said in guessed] == ["fr", "en"]
-    for text, said, to in zip(texts, guessed, ("fr", "en"), strict=True):
-        assert translator.translate(text, to=to) == said
-        assert translator.translate(said, to=to) == said  # it is in that language already
+    assert [guess_language(err) for err in guessed] == ["fr", "en"]
+    for text, err, to in zip(texts, guessed, ("fr", "en"), strict=True):
+        assert translator.translate(text, to=to) == err
+        assert translator.translate(err, to=to) == err  # it is in that language already
 
 
 def test_the_translator_of_the_package_copies_items_and_capitals(translator: Translator) -> None:
-    said = translator.translate("Please write to anna.k@example.org before Monday 😀", to="fr")
-    assert "anna.k@example.org" in said and said.endswith("😀")
+    err = translator.translate("Please write to anna.k@example.org before Monday 😀", to="fr")
+    assert "anna.k@example.org" in err and err.endswith("😀")
     assert translator.translate("THE SHOP IS CLOSED TODAY.", to="fr").isupper()
     text = "See https://example.org/a_b for more. THE SHOP IS CLOSED."
     told = "".join(translator.stream(text, to="fr"))

@@ -72,8 +72,8 @@ def torchrun(*command: str) -> None:
         port = str(free.getsockname()[1])
     options = ("--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", port)
     with child("-m", "torch.distributed.run", *options, "-m", "--", *command) as process:
-        _, said = process.communicate(timeout=240)
-    assert process.returncode == 0, said
+        _, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
 
 
 @pytest.fixture(scope="module")

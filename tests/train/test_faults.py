@@ -249,12 +249,12 @@ def test_a_signal_saves_and_ends_the_run_within_seconds(
     with training(tmp_path) as process:
         process.send_signal(number)
         began = monotonic()
-        _, said = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert monotonic() - began < 10
     (step,) = steps(tmp_path / "run")
-    assert f"stopped after {step:,} updates: signal {int(number)}" in said
-    assert "Traceback" not in said
+    assert f"stopped after {step:,} updates: signal {int(number)}" in err
+    assert "Traceback" not in err
     data = tiny(train={"max_steps": step + 2})
     run, reason = trained(data, tmp_path / "run", resume=True)
     assert run.position.step == step + 2 and reason == f"{step + 2:,} updates"
@@ -269,9 +269,9 @@ def test_a_second_ctrl_c_ends_the_run_at_once(tmp_path: Path) -> None:
             sleep(0.2)
             assert process.poll() is None
             process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "stopped after" not in said and "Traceback" not in said
+    assert "stopped after" not in err and "Traceback" not in err
     assert steps(tmp_path / "run") == []
     assert not (tmp_path / "run" / "latest").exists()
 

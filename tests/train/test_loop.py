@@ -378,10 +378,10 @@ def test_a_run_goes_back_from_a_damaged_checkpoint_says_so_and_mends_it(tmp_path
     trained(tiny(), tmp_path / "hurt")
     damaged = tmp_path / "hurt" / "step-00000008" / "model.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-1])
-    said: list[str] = []
-    run = start(tiny(), tmp_path / "hurt", ALONE, True, said.append)
+    err: list[str] = []
+    run = start(tiny(), tmp_path / "hurt", ALONE, True, err.append)
     assert run.position.step == 4
-    assert len(said) == 1 and "step-00000008 is damaged: model.safetensors" in said[0]
+    assert len(err) == 1 and "step-00000008 is damaged: model.safetensors" in err[0]
     assert train(run) == "8 updates"
     assert_equal(RunFolder(tmp_path / "hurt").newest(unexpected).weights, weights_of(run.model))
     assert records(tmp_path / "hurt") == records(tmp_path / "whole")
@@ -451,10 +451,10 @@ def test_a_folder_whose_latest_is_not_finite_resumes_from_before_it(tmp_path: Pa
     bad = latest(tmp_path / "hurt")
     spoilt = {name: np.full_like(weight, np.nan) for name, weight in bad.weights.items()}
     write(replace(bad, weights=spoilt), tmp_path / "hurt" / "step-00000008")
-    said: list[str] = []
-    run = start(tiny(), tmp_path / "hurt", ALONE, True, said.append)
+    err: list[str] = []
+    run = start(tiny(), tmp_path / "hurt", ALONE, True, err.append)
     assert run.position.step == 4
-    assert len(said) == 1 and "step-00000008 cannot be resumed" in said[0]
+    assert len(err) == 1 and "step-00000008 cannot be resumed" in err[0]
     train(run)
     assert_same_bits(tmp_path / "hurt", tmp_path / "whole")
 

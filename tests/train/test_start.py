@@ -225,10 +225,10 @@ def test_resumed_it_goes_on_to_the_same_bits_and_adopts_nothing_again(
 
 
 def test_verify_resume_proves_it_of_such_a_run(tmp_path: Path, words: Path) -> None:
-    said: list[str] = []
+    err: list[str] = []
     with parts_in_this_process():
-        verify_resume(settings_of(tmp_path, words, "classifier"), said.append)
-    assert len(said) == 4 and "the same bits" in said[-1]
+        verify_resume(settings_of(tmp_path, words, "classifier"), err.append)
+    assert len(err) == 4 and "the same bits" in err[-1]
 
 
 # What cannot begin with it

@@ -34,11 +34,11 @@ def in_this_process() -> Iterator[None]:
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_it_passes_and_says_where_it_interrupted(settings: dict[str, Any]) -> None:
-    said: list[str] = []
-    verify_resume(TINY.replace(**settings), said.append)
-    assert len(said) == NOTICES
-    assert f"SIGTERM after {STOPPED}" in said[1] and f"SIGKILL after {KILLED}" in said[2]
-    assert f"same bits after {STEPS}" in said[3]
+    err: list[str] = []
+    verify_resume(TINY.replace(**settings), err.append)
+    assert len(err) == NOTICES
+    assert f"SIGTERM after {STOPPED}" in err[1] and f"SIGKILL after {KILLED}" in err[2]
+    assert f"same bits after {STEPS}" in err[3]
 
 
 @pytest.mark.parametrize("code", [0, 3, -9], ids=["too soon", "an error", "killed"])
@@ -63,11 +63,11 @@ def test_a_process_that_ends_otherwise_than_it_should_is_an_error(
 def test_it_says_when_the_clock_has_a_say_in_the_rates(
     schedule: str, minutes: float | None, noted: int
 ) -> None:
-    said: list[str] = []
+    err: list[str] = []
     train = {"schedule": schedule, "max_minutes": minutes}
-    verify_resume(TINY.replace(train=train), said.append)
-    assert len(said) == noted + NOTICES
-    for note in said[:noted]:
+    verify_resume(TINY.replace(train=train), err.append)
+    assert len(err) == noted + NOTICES
+    for note in err[:noted]:
         assert f"train.schedule = {schedule!r}" in note and "train.max_minutes" in note
         assert "proven is the run without that limit" in note
 

@@ -132,7 +132,7 @@ def one_clear_error(what: str) -> Iterator[None]:
         raise CheckpointError(
             f"{what} could not be written: {error.strerror}.",
             "Nothing of it was kept; the checkpoints before it are whole.",
-            "Make room or mend the permissions, then go on with --resume.",
+            "Free some space or correct the permissions, then continue with --resume.",
         ) from error
 
 

@@ -1,7 +1,7 @@
 """One writer per run folder: a lock that names its owner.
 
 The lock is the kernel's (`flock`), on a file in the folder that holds the owner's host, process and
-time. It ends with its process, however that ends, so a lock file alone blocks nobody: a process
+time. It ends with its process, however that ends, so a lock file alone blocks no process: a process
 that is gone, or whose number another one has now, holds nothing. NFS passes such locks on to its
 server. Where a file system has no locks, or only those of one machine, the file still tells that
 another machine wrote to the folder.

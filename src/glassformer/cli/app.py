@@ -72,7 +72,7 @@ def main() -> None:
     """Run the command line.
 
     Exit codes: 1 output or memory, 2 usage, 3 data, 4 checkpoint, 130 Ctrl-C, 141 (SIGPIPE) when
-    nobody reads the output.
+    the reader of the output is gone.
     """
     open_streams()
     try:

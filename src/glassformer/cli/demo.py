@@ -53,12 +53,12 @@ def show(translator: "Translator", run: Path) -> None:
     from glassformer.picture import save
 
     pairs = list(grammar.pairs("test", 1_000))
-    said = translator.translate([pair.source for pair in pairs], beam_size=1, split=False)
+    outputs = translator.translate([pair.source for pair in pairs], beam_size=1, split=False)
     print("Combinations of words that were never trained on:\n")
-    for pair, answer in list(zip(pairs, said, strict=True))[:SHOWN]:
+    for pair, answer in list(zip(pairs, outputs, strict=True))[:SHOWN]:
         print(f"  english    {pair.source}\n  says       {answer}\n  reference  {pair.target}\n")
-    score = bleu(said, [pair.target for pair in pairs])
-    exact = sum(a == pair.target for a, pair in zip(said, pairs, strict=True)) / len(pairs)
+    score = bleu(outputs, [pair.target for pair in pairs])
+    exact = sum(a == pair.target for a, pair in zip(outputs, pairs, strict=True)) / len(pairs)
     print(f"BLEU {score:.1f} on {len(pairs):,} such sentences, {exact:.1%} of them to the letter")
 
     head = next(iter(error_rates(translator, list(grammar.pairs("valid", 100)))))

@@ -58,7 +58,7 @@ def open_streams() -> None:
 
 
 def end_as_unix_tools_do() -> None:
-    """End by SIGPIPE, without a message: nobody reads the output. Return where there is none."""
+    """End silently by SIGPIPE, since the reader is gone; return where there is no such signal."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.raise_signal(signal.SIGPIPE)

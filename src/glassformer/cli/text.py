@@ -121,7 +121,7 @@ def answer_lines(chunks: Iterable[list[Line]], answer: Answer, too_long: str) ->
     """Print what `answer` says to the lines; `too_long` is the remedy for one that is."""
     for chunk in chunks:
         for answers in _answers(chunk, answer, too_long):
-            _write("".join(f"{one.translate(NO_BREAKS)}\n" for said in answers for one in said))
+            _write("".join(f"{one.translate(NO_BREAKS)}\n" for lines in answers for one in lines))
 
 
 def _answers(chunk: list[Line], answer: Answer, too_long: str) -> Iterator[list[list[str]]]:

@@ -72,7 +72,7 @@ class TokenBatches:
             yield order[start:]
 
     def padding(self, batches: list[Indices]) -> Padding:
-        """What these batches hold when each side is padded to its longest."""
+        """Count the tokens and cells of the batches, each side padded to its longest."""
         real = sum(int(self.lengths[batch].sum()) for batch in batches)
         cells = sum(len(batch) * int(self.lengths[batch].max(0).sum()) for batch in batches)
         return Padding(real, cells)

@@ -77,7 +77,7 @@ def _check_kind(settings: RunSettings) -> None:
     if kind not in valid:
         raise SettingsError(
             f"model.kind = {kind!r} does not go with data.name = {data.name!r}.",
-            "A task is answered in place or said; text is translated, classified or continued.",
+            "A task is tagged or decoded; text is translated, classified or continued.",
             f"Set model.kind = {' or '.join(map(repr, valid))}.",
         )
 
@@ -156,7 +156,7 @@ def _check_final(data: DataSettings) -> None:
 
 
 def has_final(data: DataSettings) -> bool:
-    """Whether the end of a run reads another text."""
+    """Return whether the end of a run reads another text."""
     return bool(data.final or data.final_split)
 
 
@@ -178,7 +178,7 @@ def _check_mask_rate(settings: RunSettings) -> None:
 
 
 def _check_labels(settings: RunSettings) -> None:
-    """Of a named set without labels every sentence would be a class of its own."""
+    """Refuse a named set without labels: every sentence would be a class of its own."""
     data = settings.data
     if settings.model.kind != "classifier" or origin(data) != SET:
         return

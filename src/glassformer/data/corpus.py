@@ -80,7 +80,7 @@ def own_files(paths: Sequence[str | Path], columns: Sequence[str]) -> TextFiles:
 
 @dataclass(frozen=True)
 class Bad:
-    """What is wrong with a row, and with which of its columns."""
+    """Return the fault of a row and its column."""
 
     reason: str
     detail: str = ""
@@ -89,7 +89,7 @@ class Bad:
 
 @dataclass
 class Report:
-    """What one pass met: rows in all, bad ones by reason, and the first of each reason by name."""
+    """Counts of one pass: all rows, bad ones by reason, and the first of each reason."""
 
     rows: int = 0
     bad: Counter[str] = field(default_factory=Counter)
@@ -136,7 +136,7 @@ class Corpus:
             raise DataError(
                 f"{self.files}: {report}.",
                 "\n        ".join(report.examples) or "A text without a row is none.",
-                "Mend the text, or go on without its bad rows: --skip-bad (skip_bad=True)."
+                "Correct the text, or leave out its bad rows: --skip-bad (skip_bad=True)."
                 if report.rows
                 else "Name a file that holds text.",
             )
@@ -172,7 +172,7 @@ def _rows(files: TextFiles) -> Iterator[tuple[int, Row | Bad]]:
 def _matching(
     rows: Iterator[tuple[int, Row | Bad]], pattern: re.Pattern[str]
 ) -> Iterator[tuple[int, Row | Bad]]:
-    """Those whose last column, which is left out, matches; and bad ones, of which nobody knows."""
+    """Yield rows whose last column matches, without it, and bad rows."""
     for number, row in rows:
         if isinstance(row, Bad):
             yield number, row

@@ -128,7 +128,7 @@ def guess_language(text: str) -> str:
 
 
 def is_written_in(text: str, language: str) -> bool:
-    """Return whether `text` is in `language`, "en" or "fr", and nothing speaks against it."""
+    """Return whether `text` is in `language`, "en" or "fr", and has no sign of another."""
     found = _evidence(text)
     return found.pop(language) >= CERTAIN and not any(found.values())
 

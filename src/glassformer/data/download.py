@@ -195,7 +195,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 def _passing(error: Exception, part: Path) -> bool:
-    """Whether another attempt may fare better."""
+    """Return whether another attempt may succeed."""
     if not isinstance(error, HTTPError):
         return True
     error.close()

@@ -61,7 +61,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Mixture:
-    """What `Examples` are to one text. `augment` changes the examples of each epoch, if given."""
+    """`Examples` of several texts. `augment` changes the examples of each epoch, if given."""
 
     sources: tuple[Source, ...]
     epoch_tokens: int

@@ -143,7 +143,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _continues(before: str, line: str) -> bool:
-    """Whether `line` goes on with the sentence of the line `before` it, which was wrapped."""
+    """Return whether `line` continues the sentence of the line `before` it, which was wrapped."""
     if len(before) < WRAP_COLUMNS or before[-1] in ".!?…:;":
         return False
     start = line.lstrip()[:1]
@@ -160,7 +160,7 @@ def _sentence_spans(text: str, start: int, end: int) -> Iterator[tuple[int, int]
 
 
 def _is_over(before: str, mark: str | None, follows: str) -> bool:
-    """Whether a sentence ends at `mark`, given the text before it and the letter after it."""
+    """Return whether a sentence ends at `mark`, by the text before and the letter after it."""
     if follows.islower():  # “Stop!” he said. Well… perhaps.
         return False
     if mark != ".":
@@ -177,7 +177,7 @@ def _is_over(before: str, mark: str | None, follows: str) -> bool:
 
 
 def _is_translatable(sentence: str) -> bool:
-    """Whether there is a word to translate: not in rules, numbers, a lone URL or e-mail address."""
+    """Return whether there is a word to translate besides numbers, URLs and e-mail addresses."""
     if not any(map(str.isalpha, sentence)):
         return False
     is_one_word = len(sentence.split(maxsplit=1)) == 1

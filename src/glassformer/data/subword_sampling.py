@@ -28,7 +28,7 @@ Piece = tuple[int, tuple[int, ...]]  # where it begins in its word, and its ids
 
 
 class Vocabulary(NamedTuple):
-    """What sampling needs of a sentencepiece model."""
+    """Pieces and scores of a sentencepiece model, for sampling."""
 
     pieces: dict[str, tuple[int, float]]  # those that spell text: id, and score or merge priority
     unknown: int

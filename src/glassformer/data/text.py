@@ -136,7 +136,7 @@ def _files(settings: RunSettings, split: str) -> TextFiles:
 
 
 def _check_columns(files: TextFiles, kind: str, split: str) -> None:
-    """Of a table a language model reads the first column; a second file would lie unread."""
+    """Refuse columns or files beyond those that the kind of model reads."""
     reads, count = READS.get(kind, ("a text",)), len(files.columns or files.paths)
     if count != len(reads) and not (files.columns and kind not in READS):
         raise DataError(

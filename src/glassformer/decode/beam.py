@@ -208,7 +208,7 @@ def _finish(beam: Beam, b: int, log_prob: float, token: int, parent: int, alpha:
 
 @inlined
 def _is_decided(beam: Beam, b: int, alpha: float) -> bool:
-    """Whether no live hypothesis can still enter the N best: the exact stopping rule.
+    """Return whether no live hypothesis can still enter the N best: the exact stopping rule.
 
     A log-probability only falls. The best score that is left to the best hypothesis is thus its
     present log-probability over the length penalty that favours it most: that of the greatest

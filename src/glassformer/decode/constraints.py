@@ -36,7 +36,7 @@ class Constraints:
         return self.options.no_repeat_ngram > 0 or self.options.repetition_penalty != 1.0
 
     def is_plain(self, position: int) -> bool:
-        """Whether nothing but the banned ids is forbidden here and at all later positions."""
+        """Return whether only the banned ids are forbidden, here and at all later positions."""
         forced = position < self.prefixes.shape[1]
         return not (forced or self.need_history or position < self.options.min_length)
 

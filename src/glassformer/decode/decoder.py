@@ -79,7 +79,7 @@ class Decoder(Protocol):
 
     @property
     def reads_source(self) -> bool:
-        """Whether it is a translator; otherwise it is a language model."""
+        """Return whether it is a translator, not a language model."""
 
     @property
     def max_target(self) -> int | None:

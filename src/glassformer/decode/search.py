@@ -209,7 +209,7 @@ class _Search:
             yield int(self.beam.tokens[0, self.position - 1, 0])
 
     def _runs_from(self, position: int) -> bool:
-        """Whether the decoder can take the steps from here on without Python in between."""
+        """Return whether the decoder can take all further steps without Python in between."""
         plain = self.observer is None and self.sampler is None
         return self.run is not None and plain and self.rules.is_plain(position)
 

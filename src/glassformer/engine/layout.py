@@ -360,6 +360,7 @@ def checked(
 
 def check_values(name: str, tensor: NDArray[Any]) -> None:
     """Refuse weights that no training and no quantisation makes."""
+    tensor = np.asarray(tensor)
     with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinity, and is refused
         values = tensor.astype(np.float32, copy=False)
     if tensor.dtype == np.int8:

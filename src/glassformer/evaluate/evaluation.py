@@ -207,18 +207,18 @@ def evaluate_translator(
     translator.target_ids(references)  # refuse what is too long for perplexity before the work
     run: dict[str, Any] = {"batch_tokens": how.batch_tokens, "truncate": how.truncate}
     with how.watch("translating", len(chunks_by_length(sources))) as tick:
-        said = translation.translate_all(translator, sources, options, **run, tick=tick)
+        found = translation.translate_all(translator, sources, options, **run, tick=tick)
     settings = search_settings(options) | how.settings(translator.int8)
     settings |= _about(translator, examples, sides, tokens)
     card = translation_card(
-        said,
+        found,
         sides.every if examples.several else references,
         perplexity(translator, sources, references, **run),
-        how.circumstances(examples, settings, said),
+        how.circumstances(examples, settings, found),
         sides.tokenised,
         language,
     )
-    return Evaluation(card, said.texts)
+    return Evaluation(card, found.texts)
 
 
 def _about(

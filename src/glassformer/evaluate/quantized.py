@@ -1,4 +1,4 @@
-"""What eight bits cost: a model and its quantised copy on the same examples."""
+"""Comparison of a model with its quantised copy on the same examples."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ NOTES = [
     "* the best of all on dev. Nothing was chosen on test.",
     "Alignment error rate: 1 - 2 |found ∩ true| / (|found| + |true|), all true links sure. The "
     "interval is that of 95% of bootstrap samples of sentences.",
-    "said: attention at the step that says the word; read: one step later (+1), where it is read. "
+    "as output: attention at the step that produces the word; as input: one step later (+1). "
     "by share: linked to the source word of whose attention the word has the largest share.",
     "the diagonal: each word with the one at the same relative place. one true link a word: the "
     "least that one link for each target word can reach, as these all have, where words are often "

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ClassifierModel(Protocol):
-    """What a `Classifier` needs of a model."""
+    """Model interface that a `Classifier` uses."""
 
     def classify(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return the logits of each row of ids, (B, C)."""

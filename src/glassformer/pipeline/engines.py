@@ -1,4 +1,4 @@
-"""What runs a model: the compiled engine, or torch where it is asked for."""
+"""Choice of the engine of a model: compiled, or torch on request."""
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 

@@ -32,7 +32,7 @@ class Layout:
 
     @property
     def unit(self) -> str:
-        """What an error calls an item of `sentences`."""
+        """Return the name of an item of `sentences` in errors."""
         return "text" if self.segments is None else "sentence"
 
     @property

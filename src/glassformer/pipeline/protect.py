@@ -1,4 +1,4 @@
-"""What a model need not translate: capitals are set again, and items are copied to the letter.
+"""Protection of text that a model need not translate: capitals, and items copied to the letter.
 
 An item is an address, a placeholder, a tag, code, an emoji or a word in another script. The model
 reads `{1}`, `{2}`, … in their place, which it copies more surely than a long address.

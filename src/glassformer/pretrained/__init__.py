@@ -43,7 +43,7 @@ def card(name: str) -> str:
 
 
 def title(name: str) -> str:
-    """What it does, in a few words: the heading of its card."""
+    """Return the purpose of a model: the heading of its card."""
     return card(name).partition("\n")[0].removeprefix("#").strip()
 
 

@@ -28,7 +28,7 @@ class World:
 
     @property
     def leads(self) -> bool:
-        """The one process that writes files and speaks."""
+        """Return whether this process writes files and prints."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:

@@ -1,4 +1,4 @@
-"""What happened, line by line: JSON always, TensorBoard on request."""
+"""Log of a run, line by line: JSON always, TensorBoard on request."""
 
 import json
 from collections.abc import Callable

@@ -302,7 +302,7 @@ def updates(run: Run) -> Iterator[tuple[int, list[Batch]]]:
 
 
 class Meter:
-    """What the log says of the updates since it was last written; the sums are the position's."""
+    """Return the log record of the updates since the last one."""
 
     def __init__(self, position: Position) -> None:
         self._at, self._before = position, position.seconds
@@ -340,7 +340,7 @@ class Meter:
 
 
 def inference_weights(run: Run) -> dict[str, Tensor]:
-    """What a checkpoint holds: the average, if one is kept. Every process must ask."""
+    """Return the weights of a checkpoint, averaged if so set. Every process must call it."""
     averaged = run.average.weights if run.average is not None else {}
     return {n: whole(averaged.get(n, w)).clone() for n, w in weights_of(run.model).items()}
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class StopRequested(Exception):  # noqa: N818  (no error: somebody asked)
+class StopRequested(Exception):  # noqa: N818  (a request, not an error)
     """A signal came while nothing is lost by stopping on the spot."""
 
 

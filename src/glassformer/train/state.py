@@ -1,4 +1,4 @@
-"""What a run must remember to go on to the same bits, and its way into a checkpoint and back.
+"""State that a run needs to resume to the same bits, and its conversion to a checkpoint and back.
 
 Random numbers are not in it: those of batch i of update s are drawn from (seed, s, i).
 """
@@ -33,7 +33,7 @@ class Position:
 
     @property
     def place(self) -> dict[str, int | bool]:
-        """What every record of the log begins with."""
+        """Return the first fields of every log record."""
         return {"step": self.step, "epoch": self.epoch} | ({"final": True} if self.final else {})
 
 

@@ -38,7 +38,7 @@ def _twice(batch: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Update:
-    """What one update was like, over all processes."""
+    """Statistics of one update, over all processes."""
 
     loss: float  # per label
     labels: int

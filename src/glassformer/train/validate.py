@@ -69,7 +69,7 @@ def score(model: Any, examples: Examples, batch_tokens: int) -> dict[str, float]
 
 def answer(model: Any, batch: Batch) -> tuple[float, dict[str, Int[Tensor, "N"]]]:
     """The summed loss of what a batch asks, and the likeliest answers; of an encoder and n-grams
-    that are of two minds, also each one's own."""
+    that differ, also the loss of each."""
     features = model.features(*batch.inputs)
     if isinstance(model, TransformerClassifier) and model.votes is not None:
         own, votes = model.output(features), model.votes(*batch.inputs)

@@ -72,12 +72,12 @@ def test_a_mutated_checkpoint_is_refused_or_answers(copied: Any, engine: str, se
     folder = copied(sorted(KINDS)[seed % 2])
     mutate(folder, seed)
     try:
-        said = answer(folder, engine)
+        err = answer(folder, engine)
     except CheckpointError as error:
         assert error.what and error.why and error.remedy
         assert len(str(error)) < 2000, "characters: a stranger's words are cut short"
     else:
-        assert isinstance(said, str) or 0 <= said <= 1
+        assert isinstance(err, str) or 0 <= err <= 1
 
 
 def test_the_same_seed_makes_the_same_change(copied: Any) -> None:
