@@ -42,7 +42,8 @@ MAY_IMPORT = {
     "inspect": GROUND
     | {"callable_module", "data", "machine", "model", "decode", "pipeline", "evaluate"}
     | {"output", "picture", "progress"},
-    "lab": GROUND | {"data", "model", "train", "decode", "inspect", "measure", "picture"},
+    "lab": GROUND
+    | {"data", "model", "train", "decode", "evaluate", "inspect", "measure", "output", "picture"},
     "serve": GROUND | {"pipeline", "inspect"},
 }
 BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alone may use them

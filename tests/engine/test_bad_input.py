@@ -173,7 +173,7 @@ def test_a_source_of_100_000_tokens_is_refused(kind: str) -> None:
 
 def test_an_answer_that_memory_could_not_hold_is_refused() -> None:
     with pytest.raises(InputError, match="100,000"):
-        answers(engine(toy()), sentences(3), max_length=100_000)
+        engine(toy()).start(sentences(3), 1, 1, 100_000)
 
 
 def test_learned_positions_limit_sources_prefixes_targets_and_answers() -> None:

@@ -145,7 +145,7 @@ def files_no_larger_than(size: int) -> Iterator[None]:
 def assert_refused_without_a_trace(folder: Path, error: CheckpointError, reason: str) -> None:
     assert error.what == f"The checkpoint step-00000002 could not be written: {reason}."
     assert "checkpoints before it are whole" in error.why
-    assert "Make room" in error.remedy and "--resume" in error.remedy
+    assert "Free some space" in error.remedy and "--resume" in error.remedy
     assert steps(folder) == [1] and debris(folder) == []
     assert survivors(folder) == 1
 

@@ -76,7 +76,7 @@ def test_a_place_that_cannot_be_a_folder_is_one_clear_error(tmp_path):
 
 
 def test_killed_as_it_begins_a_resumed_run_has_lost_no_record(tmp_path, monkeypatch):
-    def killed(self, text):
+    def killed(self, text, encoding):
         self.open("w").close()
         raise KeyboardInterrupt
 
