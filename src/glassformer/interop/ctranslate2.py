@@ -86,7 +86,7 @@ def encoder_to_ctranslate2(encoder: Stack, folder: Path, int8: bool = False) -> 
 
 def _specs() -> Any:
     try:
-        from ctranslate2 import specs
+        import ctranslate2.specs as specs
     except ImportError:
         raise MissingPackageError("ctranslate2", "CTranslate2's format", "peers") from None
     return specs
