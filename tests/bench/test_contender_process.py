@@ -9,6 +9,7 @@ from time import sleep
 
 import pytest
 
+from bench.toys import pow_of
 from glassformer.bench.contender_process import ContenderProcess
 
 SCRIPT = """
@@ -33,10 +34,6 @@ def test_calls_go_to_another_process_and_results_come_back() -> None:
     assert contender(2) == (9, contender._process.pid)
     contender.close()
     assert contender._process.exitcode is not None
-
-
-def pow_of(base: int):
-    return lambda exponent: (base**exponent, os.getpid())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")

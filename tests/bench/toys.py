@@ -1,5 +1,6 @@
 """What tests of several benches share: a contender in this process, a toy model, its text."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,3 +50,8 @@ def write_text(folder: Path, references: list[str]) -> tuple[Path, Path]:
     for name, lines in (("en", ENGLISH), ("fr", references)):
         (folder / f"text.{name}").write_text("".join(f"{line}\n" for line in lines))
     return folder / "text.en", folder / "text.fr"
+
+
+def pow_of(base: int) -> Callable[[int], tuple[int, int]]:
+    """Return a contender that a process of its own can import: base^exponent, and its process."""
+    return lambda exponent: (base**exponent, os.getpid())
