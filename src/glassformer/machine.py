@@ -68,6 +68,11 @@ def resident_memory() -> int | None:
     return _status_bytes("VmRSS")
 
 
+def virtual_memory() -> int | None:
+    """Return the bytes of addresses that this process has; None where there is no /proc."""
+    return _status_bytes("VmSize")
+
+
 def reset_peak_memory() -> None:
     """Let `peak_memory` start again from what is in memory now, where there is a /proc."""
     switch = Path("/proc/self/clear_refs")

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from time import sleep
 
 import pytest
 
-from bench.toys import pow_of
+from bench.toys import deaf_to_sigterm, pow_of
 from glassformer.bench.contender_process import ContenderProcess
 
 SCRIPT = """
@@ -34,6 +35,13 @@ def test_calls_go_to_another_process_and_results_come_back() -> None:
     assert contender(2) == (9, contender._process.pid)
     contender.close()
     assert contender._process.exitcode is not None
+
+
+def test_a_call_has_a_time_limit_and_the_end_of_the_process_is_an_error() -> None:
+    with ContenderProcess(deaf_to_sigterm) as contender, pytest.raises(TimeoutError):
+        contender(60, timeout=0.01)
+    with ContenderProcess(partial, os._exit) as contender, pytest.raises(EOFError):
+        contender(1, timeout=60)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups")

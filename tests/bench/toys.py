@@ -1,8 +1,10 @@
 """What tests of several benches share: a contender in this process, a toy model, its text."""
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from glassformer import checkpoint
@@ -55,3 +57,8 @@ def write_text(folder: Path, references: list[str]) -> tuple[Path, Path]:
 def pow_of(base: int) -> Callable[[int], tuple[int, int]]:
     """Return a contender that a process of its own can import: base^exponent, and its process."""
     return lambda exponent: (base**exponent, os.getpid())
+
+
+def deaf_to_sigterm() -> Callable[[float], None]:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return sleep

@@ -1,83 +1,22 @@
 """Downloads, against a real server on loopback that cuts, stalls, lies and refuses."""
 
-import hashlib
-import random
 import socket
-import struct
 import threading
 import time
-from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from glassformer.bench.faults.servers import CONTENT, HARMFUL, HARMLESS, SHA256, SIZE, serving
 from glassformer.data import datasets
 from glassformer.data.download import BLOCK, fetch, part_of
 from glassformer.errors import DataError
-
-CONTENT = random.Random(0).randbytes(5 * BLOCK + 17)
-SHA256, SIZE = hashlib.sha256(CONTENT).hexdigest(), len(CONTENT)
-
-
-class Site(ThreadingHTTPServer):
-    """Serves CONTENT. `cuts` are the bytes after which the next answers break off."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.url = f"http://127.0.0.1:{self.server_port}/file.gz"
-        self.asked: list[str | None] = []  # the Range of each request
-        self.cuts: list[int] = []
-        self.codes: list[int] = []  # answered to the next requests, instead of the file
-        self.ranges, self.resets, self.released = True, False, threading.Event()
-        self.lie: Callable[[Answer], None] | None = None  # answers instead
-
-    def handle_error(self, request, client_address) -> None:
-        """A client that went away is what some of these tests are about."""
-
-
-class Answer(BaseHTTPRequestHandler):
-    server: Site
-
-    def do_GET(self) -> None:
-        site, wanted = self.server, self.headers["Range"]
-        site.asked.append(wanted)
-        if site.lie:
-            site.lie(self)
-            return
-        if self.path == "/silence":
-            site.released.wait()
-            return
-        if site.codes:
-            self.send_error(site.codes.pop(0))
-            return
-        start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0
-        if site.ranges and start >= len(CONTENT):
-            self.send_error(416)
-            return
-        start = start if site.ranges else 0
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(CONTENT) - start))
-        self.end_headers()
-        end = site.cuts.pop(0) if site.cuts else None
-        self.wfile.write(CONTENT[start:][:end])
-        if site.resets and end is not None:
-            linger = struct.pack("ii", 1, 0)
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-
-    def log_message(self, *args) -> None:
-        """Silent."""
 
 
 @pytest.fixture
 def site(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    with Site() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving() as server:
         yield server
-        server.released.set()
-        server.shutdown()
-        thread.join()
 
 
 def fetched(site, path, **options) -> bytes:
@@ -234,66 +173,6 @@ def test_a_place_that_cannot_be_written_is_named(site, tmp_path):
 
 
 # Servers that lie
-
-
-def raw(*lines: str, body: bytes = CONTENT) -> Callable[[Answer], None]:
-    """Answer with these lines as the status and the headers, then with `body`."""
-    head = "".join(f"{line}\r\n" for line in (*lines, "")).encode("latin-1")
-    return lambda handler: handler.wfile.write(head + body)
-
-
-def endless(pieces: Iterable[bytes], pause: float = 0.0) -> Callable[[Answer], None]:
-    """Answer with pieces again and again until the client leaves or the test ends."""
-
-    def answer(handler: Answer) -> None:
-        start, *rest = pieces
-        handler.wfile.write(start)
-        while not handler.server.released.wait(pause):
-            handler.wfile.write(b"".join(rest))
-
-    return answer
-
-
-OK = "HTTP/1.0 200 OK"
-HEAD = f"{OK}\r\n\r\n".encode()
-# What a server may answer although the file itself is right: it arrives, whatever the headers say.
-HARMLESS = {
-    "no length": raw(OK),
-    "length of words": raw(OK, "Content-Length: very long"),
-    "negative length": raw(OK, "Content-Length: -1"),
-    "length beyond the file": raw(OK, f"Content-Length: {10**30}"),
-    "more than the file": raw(OK, body=CONTENT + b"more"),
-    "a file without an end": endless([HEAD + CONTENT, b"x" * BLOCK]),
-    "headers in another alphabet": raw(OK, "Content-Type: \xe9\xff\x00", "Content-Length: \xb2"),
-    "a part that nobody asked for": raw("HTTP/1.0 206 Partial", "Content-Range: bytes 9-1/x"),
-    "a range of nonsense": raw(OK, "Content-Range: lots", "Accept-Ranges: none"),
-}
-HARMFUL = {
-    "two lengths": raw(OK, "Content-Length: 7", f"Content-Length: {SIZE}"),
-    "less than the file": raw(OK, body=CONTENT[:100]),
-    "nothing": raw(OK, f"Content-Length: {SIZE}", body=b""),
-    "not HTTP": raw("SSH-2.0-OpenSSH_9.6", body=b""),
-    "no answer at all": lambda handler: None,
-    "a status of words": raw("HTTP/1.0 fine OK"),
-    "another file of the size": raw(OK, body=bytes(SIZE)),
-    "zeros without an end": endless([HEAD, bytes(BLOCK)]),
-    "chunks of nonsense": raw("HTTP/1.1 200 OK", "Transfer-Encoding: chunked"),
-    "a chunk of a negative size": raw(
-        "HTTP/1.1 200 OK", "Transfer-Encoding: chunked", body=b"-5\r\nabc\r\n0\r\n\r\n"
-    ),
-    "too many headers": raw(OK, *(f"X-{i}: y" for i in range(1000))),
-    "a header too long": raw(OK, "X: " + "y" * 100_000),
-    "a redirection to nonsense": raw("HTTP/1.0 302 Found", "Location: http://[", body=b""),
-    "a redirection to a file": raw("HTTP/1.0 302 Found", "Location: file:///etc/passwd", body=b""),
-    "a redirection to itself": raw("HTTP/1.0 302 Found", "Location: /file.gz", body=b""),
-    "a redirection without an end": endless(
-        [b"HTTP/1.0 302 Found\r\nLocation: /file.gz\r\n\r\n", bytes(BLOCK)]
-    ),
-    "bytes that drip": endless([HEAD, b"x"], 0.01),
-    "headers that drip": endless([f"{OK}\r\n".encode(), b"X: y\r\n"], 0.02),
-    "one header that drips": endless([f"{OK}\r\nX: ".encode(), b"y"], 0.01),
-    "please wait, without an end": endless([b"", b"HTTP/1.1 100 Continue\r\n\r\n"], 0.01),
-}
 
 
 @pytest.mark.parametrize("lie", HARMLESS)

@@ -19,11 +19,23 @@ from glassformer.checkpoint import Checkpoint, RunFolder, TrainingState, read
 from glassformer.checkpoint import format as checkpoint_format
 from glassformer.config import RunSettings
 from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.train import loop
 from glassformer.train.distributed import ALONE
 from glassformer.train.log import Log
 from glassformer.train.loop import start, train
 from glassformer.train.signals import stop_signals
-from train.runs import RECIPE, assert_equal, child, debris, steps, tiny, trained, unexpected
+from train.runs import (
+    RECIPE,
+    KilledError,
+    assert_equal,
+    assert_same_bits,
+    child,
+    debris,
+    steps,
+    tiny,
+    trained,
+    unexpected,
+)
 
 KILLS = int(os.environ.get("GLASSFORMER_KILLS", "5"))
 
@@ -124,6 +136,27 @@ def test_a_step_that_is_saved_again_is_there_until_the_new_one_is(
         patch.setattr(checkpoint_format.shutil, "rmtree", lambda *_, **__: sys.exit())
         RunFolder(tmp_path).save(some(2), 1, True, 1)
     assert survivors(tmp_path) in (1, 2)
+
+
+@pytest.mark.parametrize("is_saved", [True, False], ids=["after a save", "before it"])
+def test_a_kill_around_a_save_loses_no_record_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_saved: bool
+) -> None:
+    save = loop.save
+
+    def killed(run: Any, *arguments: Any) -> None:
+        if is_saved or run.position.step < 8:
+            save(run, *arguments)
+        if run.position.step == 8:
+            raise KilledError
+
+    data = tiny(train={"max_steps": 10})
+    trained(data, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(loop, "save", killed)
+        trained(data, tmp_path / "killed")
+    trained(data, tmp_path / "killed", resume=True)
+    assert_same_bits(tmp_path / "whole", tmp_path / "killed")
 
 
 # A full disk

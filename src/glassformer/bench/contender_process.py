@@ -27,8 +27,11 @@ class ContenderProcess:
             self._pipe.recv()  # it is loaded
             stack.pop_all()
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, timeout: float | None = None) -> Any:
+        """Return the result of a call; raise after `timeout` seconds, or if the process ends."""
         self._pipe.send(arguments)
+        if not self._pipe.poll(timeout):
+            raise TimeoutError(f"no result after {timeout} s")
         return self._pipe.recv()
 
     def __enter__(self) -> Self:
@@ -40,7 +43,7 @@ class ContenderProcess:
     def close(self) -> None:
         """End the process, even in the middle of a call."""
         self._pipe.close()
-        self._process.terminate()
+        self._process.kill()  # SIGTERM may be handled there
         self._process.join()
 
 

@@ -289,6 +289,40 @@ def same_bits(
         raise typer.Exit(1)
 
 
+@app.command(cls=Verb)
+def faults(
+    campaign: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A campaign; repeat for several: kills, checkpoints, inputs, servers, threads, "
+            "memory, clock.",
+            show_default="all",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Random seed; another one makes other faults.")
+    ] = 0,
+    output: Annotated[Path | None, _json_option("bench_faults")] = None,
+    quick: Quick = False,
+) -> None:
+    """Make faults on purpose and count what survives them.
+
+    Runs are killed, checkpoints and inputs damaged, servers lie, threads share a model, memory is
+    watched, clocks jump. The exit code is 1 if anything is lost, raises a traceback or hangs.
+    """
+    require_torch("glassformer bench faults")
+    from glassformer.bench.faults.campaign import chosen
+    from glassformer.bench.faults.table import CAMPAIGNS, bench_faults, steps
+
+    campaigns = chosen(CAMPAIGNS, campaign or [])
+    with progress("making faults", steps(campaigns, quick)) as tick:
+        report, failures = bench_faults(campaigns, quick, seed, o.written_command(), tick)
+    show(report, output or figures("bench_faults", quick))
+    if failures:
+        raise typer.Exit(1)
+
+
 @app.command("time-to-bleu", cls=Verb)
 def time_to_bleu(
     runs: Annotated[

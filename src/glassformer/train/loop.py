@@ -369,10 +369,11 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
     (score,) = world.sum(scores[s.metric] if world.leads else 0.0)
     is_best = run.stopping.better(score)
     at.unvalidated = False
-    save(run, weights, is_best)
     named = {f"valid_{name}": value for name, value in scores.items()}
     reached = {"labels": at.labels, "seconds": at.seconds}
+    # Before saving: a run killed in between drops the record and validates again.
     tell({**at.place, **named, "best": is_best, **reached})
+    save(run, weights, is_best)
     return None
 
 

@@ -103,17 +103,21 @@ def _newest(folder: Path) -> Checkpoint:
 
 
 def _compare(whole: Checkpoint, resumed: Checkpoint) -> None:
-    assert whole.training is not None and resumed.training is not None, "runs save their state"
-    a = {**whole.weights, **whole.training.tensors}
-    b = {**resumed.weights, **resumed.training.tensors}
-    different = [name for name in a.keys() | b.keys() if not _same(a.get(name), b.get(name))]
-    if different:
+    if different := different_tensors(whole, resumed):
         raise TrainingError(
             f"A run interrupted after {STOPPED} and {KILLED} updates did not go on to the same "
             "bits.",
-            f"{len(different)} of {len(a)} tensors differ, {min(different)} among them.",
+            f"{len(different)} tensors differ, {different[0]} among them.",
             "Set train.threads to a fixed number; if it stays so, please report it.",
         )
+
+
+def different_tensors(one: Checkpoint, other: Checkpoint) -> list[str]:
+    """Return the names of weights and state that differ in a bit, or that only one run has."""
+    assert one.training is not None and other.training is not None, "runs save their state"
+    a = {**one.weights, **one.training.tensors}
+    b = {**other.weights, **other.training.tensors}
+    return sorted(name for name in a.keys() | b.keys() if not _same(a.get(name), b.get(name)))
 
 
 def _same(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:

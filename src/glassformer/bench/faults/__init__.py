@@ -1,1 +1,1 @@
-"""Faults that are made on purpose, to count what survives them."""
+"""`bench faults`: faults that are made on purpose, and what survives them."""

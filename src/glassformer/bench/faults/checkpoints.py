@@ -6,6 +6,7 @@ byte is found by its hash; these changes are not, so each must be refused for wh
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +16,11 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from glassformer.bench.faults.campaign import Campaign, Result, Trial
 from glassformer.checkpoint.format import MANIFEST, SETTINGS, SUBWORDS, WEIGHTS
+from glassformer.config import RunSettings
+from glassformer.errors import GlassformerError
+from glassformer.pipeline import Classifier, Engine, Translator, load
 
 NUMBERS = (
     0,
@@ -41,6 +46,7 @@ DTYPES = ("F64", "F32", "F16", "BF16", "F8_E4M3", "I64", "I32", "I8", "U8", "BOO
 DEPTH = 100_000  # of nesting: more than any parser's recursion
 
 Header = dict[str, Any]
+Answer = dict[str, float] | None  # the score of a text, or of each label; None: refused
 
 
 def mutate(folder: Path, seed: int) -> str:
@@ -230,3 +236,92 @@ MUTATIONS: dict[str, Callable[[Path, Random], None]] = {
     "name in the manifest": _bad_name,
     "not a file": _not_a_file,
 }
+
+
+# The campaign
+
+TEXTS = ["a dog", "the old cat sees a dog", "two children want some tea", "un vieux chat voit"]
+KINDS: dict[str, dict[str, Any]] = {
+    "classifier": {"ngrams": 2, "ngram_buckets": 50},  # in eight bits
+    "translator": {"tie_target_output": False},
+}
+ENGINES: tuple[Engine, ...] = ("compiled", "torch")
+# Changes that make another model, which may be whole; others are refused or change no answer.
+OTHER_MODEL = {"values of a tensor", "type of a tensor", "set of tensors", "a setting"}
+OTHER_MODEL |= {"bytes of a file", "subwords"}
+
+
+def write_originals(root: Path) -> None:
+    """Write a translator in fp32 and a quantised classifier with n-grams."""
+    import torch
+
+    from glassformer import checkpoint
+    from glassformer.data.tokenizer import Tokenizer
+    from glassformer.model.build import build
+    from glassformer.quantize import quantise_weights
+
+    tokenizer = Tokenizer.train(TEXTS * 5, 60)
+    for kind, changes in KINDS.items():
+        settings = RunSettings.of(
+            model={
+                "kind": kind, "vocab_size": len(tokenizer), "d_model": 16, "n_heads": 2,
+                "d_ff": 32, "encoder_layers": 1, "decoder_layers": 1, **changes,
+            },
+            data={"max_length": 30, "labels": ("sad", "glad") if kind == "classifier" else ()},
+        )  # fmt: skip
+        torch.manual_seed(0)
+        weights: Any = checkpoint.as_arrays(checkpoint.weights_of(build(settings.model)))
+        weights = quantise_weights(weights) if kind == "classifier" else weights
+        saved = checkpoint.Checkpoint(settings, weights, {"joint": tokenizer})
+        checkpoint.write(saved, root / kind)
+
+
+def answer(folder: Path, engine: Engine) -> Answer:
+    """Return the answer of a checkpoint, or None if it is refused."""
+    try:
+        model = load(folder, engine=engine, threads=1)
+        if isinstance(model, Classifier):
+            return model.classify("a dog").probabilities
+        assert isinstance(model, Translator), "KINDS has classifiers and translators"
+        (found,) = model.n_best(["a dog"], model.options(beam_size=1, max_length=5))
+        return {found[0].text: found[0].score}
+    except GlassformerError:
+        return None
+
+
+def begin(folder: Path) -> Trial:
+    """Ask both engines for the answer of a mutated checkpoint."""
+    write_originals(folder)
+    originals = {(kind, e): answer(folder / kind, e) for kind in KINDS for e in ENGINES}
+
+    def trial(seed: int) -> Result:
+        kind = sorted(KINDS)[seed % 2]
+        place = folder / "trial" / "copy"
+        shutil.copytree(folder / kind, place)
+        name = mutate(place, seed)
+        answers = [answer(place, engine) for engine in ENGINES]
+        shutil.rmtree(place.parent)
+        expected = [originals[kind, engine] for engine in ENGINES]
+        problem = f"{name}: {answers}, not {expected}"
+        return Result(lost=() if holds(name, answers, expected) else (problem,))
+
+    return trial
+
+
+def holds(name: str, answers: list[Answer], expected: list[Answer]) -> bool:
+    """Return whether each engine refuses, or answers as before; or both as another model."""
+    if all(one is None or alike(one, e) for one, e in zip(answers, expected, strict=True)):
+        return True
+    one, other = answers
+    return name in OTHER_MODEL and one is not None and other is not None and alike(one, other)
+
+
+def alike(one: Answer, other: Answer) -> bool:
+    """Return whether two answers are the same text or labels, with scores that differ a little."""
+    if one is None or other is None or one.keys() != other.keys():
+        return False
+    return all(abs(one[key] - other[key]) < TOLERANCE for key in one)
+
+
+TOLERANCE = 0.02  # of probabilities and scores: the compiled engine computes in eight bits
+CAMPAIGN = Campaign("checkpoints", begin, trials=600, quick=30, seconds=60.0, memory=2 << 30)

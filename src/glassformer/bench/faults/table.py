@@ -1,0 +1,43 @@
+"""All campaigns of `bench faults`, and their table."""
+
+from glassformer.bench.faults import checkpoints, clock, inputs, kills, memory, servers, threads
+from glassformer.bench.faults.campaign import Campaign, Tally, conduct
+from glassformer.bench.report import Report
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick
+
+MODULES = (kills, checkpoints, inputs, servers, threads, memory, clock)
+CAMPAIGNS: dict[str, Campaign] = {module.CAMPAIGN.name: module.CAMPAIGN for module in MODULES}
+COLUMNS = ["campaign", "tried", "held", "lost", "tracebacks", "hangs", "seconds"]
+
+
+def steps(campaigns: list[Campaign], quick: bool) -> int:
+    return sum(len(campaign.seeds(quick, 0)) for campaign in campaigns)
+
+
+def bench_faults(
+    campaigns: list[Campaign],
+    quick: bool,
+    seed: int,
+    command: str,
+    tick: Tick = lambda: None,
+) -> tuple[Report, int]:
+    """Carry out campaigns one after the other; return their table and the number of failures."""
+    tallies = [conduct(one, one.seeds(quick, seed), tick) for one in campaigns]
+    notes = [note for tally in tallies for note in _notes(tally)]
+    report = Report(command, [Table("Faults", COLUMNS, [*map(_row, tallies)])], notes=notes)
+    return report, sum(len(tally.failures) for tally in tallies)
+
+
+def _row(tally: Tally) -> Row:
+    failures = (tally.lost, tally.tracebacks, tally.hangs)
+    return [tally.name, tally.tried, tally.held, *map(len, failures), round(tally.seconds)]
+
+
+def _notes(tally: Tally) -> list[str]:
+    """Return the figures of a campaign and its failures, each with the seed that repeats it."""
+    figures = [f"{value:g} {name}" for name, value in tally.figures.items()]
+    return [
+        *([f"{tally.name}: {', '.join(figures)}."] if figures else []),
+        *(f"{tally.name}, {failure}" for failure in tally.failures),
+    ]
