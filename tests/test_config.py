@@ -319,3 +319,15 @@ def test_changes_that_are_too_long_or_too_deep_are_one_short_error():
         with pytest.raises(SettingsError) as caught:
             RunSettings().replace(**parse_changes([f"train.seed={value}"]))
         assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["\udfff=1", "model.\udfff=1", "x" * 10_000 + "=1", "y" * 10_000],
+    ids=["not Unicode", "not Unicode, in a section", "long", "long, without a value"],
+)
+def test_names_that_are_long_or_not_unicode_are_one_short_error(change):
+    with pytest.raises(SettingsError) as caught:
+        RunSettings().replace(**parse_changes([change]))
+    assert len(str(caught.value)) < 1_000
+    str(caught.value).encode()  # it can be printed

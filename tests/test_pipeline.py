@@ -108,6 +108,26 @@ def generator(engine) -> Generator:
     return called(saved(kind="language-model"), engine)
 
 
+LONE = "a \udcff dog"  # the byte 255 of a command line in another encoding
+
+
+@pytest.mark.parametrize("text", [LONE, "\ud800"], ids=["in a sentence", "alone"])
+def test_text_that_is_not_unicode_is_refused_by_every_method(translator, classifier, text):
+    calls = (
+        lambda: translator.translate(text),
+        lambda: translator.translate(["a dog", text]),
+        lambda: translator.n_best([text], SearchOptions()),
+        lambda: translator.score([text], ["a dog"]),
+        lambda: translator.score(["a dog"], [text]),
+        lambda: list(translator.stream(text)),
+        lambda: classifier.classify(text),
+    )
+    for call in calls:
+        with pytest.raises(InputError, match=r"has the character '.ud[8c]") as caught:
+            call()
+        assert "surrogate pair" in caught.value.why and "UTF-8" in caught.value.remedy
+
+
 # Translating
 
 

@@ -85,17 +85,17 @@ def _merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str]:
-    *sections, key = map(str, error["loc"])
+    *sections, key = map(str, error["loc"] or [error["input"]])  # a name that is not Unicode
     for section in sections:
         inner = cls.model_fields[section].annotation if section in cls.model_fields else None
         inner = next(iter(get_args(inner)), inner)  # the item type of a list of tables
         cls = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else cls
     name, names = ".".join([*sections, key]), list(cls.model_fields)
-    if error["type"] == "extra_forbidden":
+    if error["type"] == "extra_forbidden" or not error["loc"]:
         return (
-            f"Unknown setting {name!r}",
+            f"Unknown setting {_shown(name)}",
             "an ignored typo would leave its default in place without notice",
-            f"did you mean {'.'.join([*sections, nearest(key, names)])!r}?",
+            f"did you mean {'.'.join([*sections, nearest(key[:SHOWN], names)])!r}?",
         )
     return (
         f"{name} = {_shown(error['input'])}",
@@ -397,7 +397,7 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
         path, equals, value = change.partition("=")
         if not equals:
             raise SettingsError(
-                f"{change!r} is not a change of a setting.",
+                f"{_shown(change)} is not a change of a setting.",
                 "A change is name=value, without spaces.",
                 "For example n_heads=8, or train.max_steps=1000 for a recipe.",
             )
@@ -409,7 +409,7 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
                 break
         if not isinstance(place, dict) or isinstance(place.get(name), dict):
             raise SettingsError(
-                f"{change!r} changes a section and one of its settings at once.",
+                f"{_shown(change)} changes a section and one of its settings at once.",
                 "A section has no value besides its settings.",
                 "Change the settings only, for example train.max_steps=1000.",
             )

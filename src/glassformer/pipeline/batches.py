@@ -43,14 +43,29 @@ def _learned_positions(settings: RunSettings) -> list[int]:
     return [settings.model.max_positions - 1] if learned else []
 
 
-def check_list(texts: object) -> None:
-    """Refuse one text where a list is needed."""
+def check_list(texts: Sequence[object], what: str = "text") -> None:
+    """Refuse one text where a list is needed, and text that is not Unicode."""
     if isinstance(texts, str):
         raise InputError(
             f"One text was given where a list of texts is needed: {texts[:40]!r}.",
             "It would be read as a list of its letters.",
             "Give a list: [text].",
         )
+    for text in texts:
+        if isinstance(text, str):
+            _check_unicode(text, what)
+
+
+def _check_unicode(text: str, what: str) -> None:
+    """Refuse half of a surrogate pair, which no subword has and no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"The {what} {text[:40]!r} has the character {text[error.start]!r}.",
+            "It is one half of a surrogate pair, or a byte that is not UTF-8.",
+            f"Give the {what} in UTF-8.",
+        ) from None
 
 
 def check_counts(texts: Sequence[str], others: Sequence[object], what: str) -> None:
@@ -65,7 +80,7 @@ def check_counts(texts: Sequence[str], others: Sequence[object], what: str) -> N
 
 def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> list[Ids]:
     """Return the ids of prefixes or prompts; refuse what an answer cannot begin with."""
-    check_list(texts)
+    check_list(texts, what)
     for text in texts:
         _check_end(text, what)
     rows = tokenizer.encode(texts)
@@ -82,19 +97,13 @@ def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> li
 
 
 def _check_end(prefix: str, what: str) -> None:
-    """Refuse white space behind the last word of a prefix, and text that is not Unicode."""
+    """Refuse white space behind the last word of a prefix."""
     stem = prefix.rstrip().rstrip(SPACE)
     if stem.strip() and stem != prefix:
         raise InputError(
             f"The {what} {_tail(prefix)} ends with {prefix[len(stem) :]!r}.",
             "A space belongs to the subword behind it, and that one may continue the last word.",
             f"Leave out the white space at the end of the {what}: a new word brings its own.",
-        )
-    if lone := next((c for c in prefix if "\ud800" <= c <= "\udfff"), None):
-        raise InputError(
-            f"The {what} {prefix[:40]!r} has the character {lone!r}.",
-            "It is one half of a surrogate pair, or a byte that is not UTF-8.",
-            f"Give the {what} in UTF-8.",
         )
 
 

@@ -252,6 +252,7 @@ class Translator:
 
     def layout(self, texts: Sequence[str], split: bool, to: str | None = None) -> Layout:
         """Return the sentences of `texts`; those that are in the language asked for stay."""
+        check_list(texts)
         to = to or self.to
         if to is not None:
             self.check_target(to)
@@ -378,7 +379,7 @@ class Translator:
     ) -> list[Ids]:
         if prefixes is None:
             return [[] for _ in texts]
-        check_list(prefixes)
+        check_list(prefixes, "prefix")
         check_counts(texts, prefixes, "prefixes")
         pairs = zip(prefixes, to, strict=True)
         given = [self.plain(prefix, language) for prefix, language in pairs]
