@@ -36,6 +36,7 @@ from glassformer.train.verify import different_tensors
 MOST_KILLS = 8  # of a chain; the run then ends undisturbed
 HUNG = 120.0  # s: a run of these takes one or two
 TERMINATION = 30.0  # s that torchrun gives a rank to end after SIGTERM
+DELAYS = (0.6, 0.01, 0.1)  # s, at most: after the start, the begin of a save, and its end
 CLOCK = ("seconds", "labels_per_second")  # of a log record: not the same in any two runs
 
 TINY = RunSettings.of(
@@ -132,6 +133,7 @@ class Chain:
     def __init__(self, settings: RunSettings, folder: Path, ranks: int, random: Random) -> None:
         self.settings, self.folder, self.ranks, self.random = settings, folder, ranks, random
         self.kills = self.half_written = 0
+        self._left: set[str] = set()  # written by processes that were killed
 
     def outcome(self, name: str, reference: Path) -> Result:
         """Carry out the chain and compare its end with the reference."""
@@ -165,6 +167,7 @@ class Chain:
 
     def _start(self) -> list[BaseProcess]:
         resume, port = bool(RunFolder(self.folder).steps()), free_port()
+        self._left = self._half_written()
         fork = get_context("fork")
         started: list[BaseProcess] = [
             fork.Process(target=_train, args=(self.settings, self.folder, resume, world))
@@ -177,18 +180,24 @@ class Chain:
     def _wait_for_moment(self, processes: list[BaseProcess]) -> bool:
         """Wait for the moment of a kill; return whether all processes still run then.
 
-        Half of the moments are soon after the start, half of them after a checkpoint was saved.
+        A third of the moments are soon after the start, a third of them soon after a checkpoint was
+        saved, and a third of them while one is written.
         """
         before, deadline = self._newest(), monotonic() + HUNG
-        if self.random.random() < 0.5:
-            while self._newest() == before and all(p.is_alive() for p in processes):
-                if monotonic() > deadline:
-                    raise TimeoutError
-                sleep(0.001)
-            sleep(self.random.uniform(0, 0.1))
-        else:
-            sleep(self.random.uniform(0, 0.6))
+        moment = self.random.randrange(3)
+        while moment and all(process.is_alive() for process in processes):
+            writes = self._half_written() - self._left
+            is_time = writes if moment == 1 else self._newest() != before
+            if is_time:
+                break
+            if monotonic() > deadline:
+                raise TimeoutError
+            sleep(0.0005)
+        sleep(self.random.uniform(0, DELAYS[moment]))
         return all(process.is_alive() for process in processes)
+
+    def _half_written(self) -> set[str]:
+        return {path.name for path in self.folder.glob(f"{PARTIAL}*")}
 
     def _newest(self) -> str | None:
         return max((path.name for path in RunFolder(self.folder).steps()), default=None)
@@ -204,7 +213,7 @@ class Chain:
                 process.kill()
         join(processes, HUNG)
         self.kills += 1
-        self.half_written += any(self.folder.glob(f"{PARTIAL}*"))
+        self.half_written += bool(self._half_written() - self._left)
 
 
 def join(processes: list[BaseProcess], seconds: float) -> None:
