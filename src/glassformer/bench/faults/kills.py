@@ -274,4 +274,4 @@ def _timeless(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in CLOCK}
 
 
-CAMPAIGN = Campaign("kills", begin, trials=25, quick=5, seconds=20 * HUNG)
+CAMPAIGN = Campaign("kills", begin, trials=15, quick=5, seconds=20 * HUNG)

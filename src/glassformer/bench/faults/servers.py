@@ -14,10 +14,11 @@ from time import monotonic
 from typing import Any
 
 from glassformer.bench.faults.campaign import Campaign, Result, Trial
-from glassformer.data.download import BLOCK, fetch, part_of
+from glassformer.data.download import BLOCK, SLOWEST, fetch, part_of
 from glassformer.errors import DataError
 
 CONTENT = Random(0).randbytes(5 * BLOCK + 17)
+TIMEOUT, ATTEMPTS = 0.2, 2  # s, and tries of a download
 SHA256, SIZE = hashlib.sha256(CONTENT).hexdigest(), len(CONTENT)
 
 
@@ -195,7 +196,7 @@ def outcome(site: Site, path: Path, arrives: bool) -> str | None:
     """Fetch, then fetch again from an honest server; return what went wrong, if anything did."""
     began = monotonic()
     try:
-        fetch(site.url, path, SHA256, SIZE, timeout=0.2, attempts=2, pause=0.001)
+        fetch(site.url, path, SHA256, SIZE, timeout=TIMEOUT, attempts=ATTEMPTS, pause=0.001)
     except DataError as error:
         if arrives:
             return f"the right file was refused: {error.what}"
@@ -215,5 +216,6 @@ def outcome(site: Site, path: Path, arrives: bool) -> str | None:
     return "a part was left" if part_of(path).exists() else None
 
 
-LONGEST = 10.0  # s: 2 attempts of at most 3 timeouts of 0.2 s, on a busy machine
-CAMPAIGN = Campaign("servers", begin, trials=300, quick=40, seconds=60.0, memory=1 << 30)
+# s: each attempt has 3 timeouts and the time of the slowest download, twice that if busy.
+LONGEST = 2 * ATTEMPTS * (3 * TIMEOUT + SIZE / SLOWEST)
+CAMPAIGN = Campaign("servers", begin, trials=300, quick=40, seconds=2 * LONGEST, memory=1 << 30)
