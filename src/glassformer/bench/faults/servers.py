@@ -115,7 +115,7 @@ HARMLESS: dict[str, Lie] = {
     "more than the file": raw(OK, body=CONTENT + b"more"),
     "a file without an end": endless([HEAD + CONTENT, b"x" * BLOCK]),
     "headers in another alphabet": raw(OK, "Content-Type: \xe9\xff\x00", "Content-Length: \xb2"),
-    "a part that nobody asked for": raw("HTTP/1.0 206 Partial", "Content-Range: bytes 9-1/x"),
+    "an unrequested part": raw("HTTP/1.0 206 Partial", "Content-Range: bytes 9-1/x"),
     "a range of nonsense": raw(OK, "Content-Range: lots", "Accept-Ranges: none"),
 }
 HARMFUL: dict[str, Lie] = {
