@@ -14,11 +14,14 @@ from bench.toys import deaf_to_sigterm, pow_of
 from glassformer.bench.contender_process import ContenderProcess
 
 SCRIPT = """
+import signal
 import sys
 from operator import methodcaller
 from time import sleep
 from glassformer.bench.contender_process import ContenderProcess
 if __name__ == "__main__":
+    # A shell without job control starts background commands with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     contender = ContenderProcess(methodcaller, "__len__")
     print("ready", flush=True)
     try:

@@ -200,4 +200,4 @@ def test_time_grows_linearly_with_the_text(piece: str) -> None:
     start = process_time()
     segments = split_text(text)
     segments.join([f"{one} " for one in segments.sentences])
-    assert process_time() - start < 6  # quadratic time would take minutes
+    assert process_time() - start < 20  # seconds; quadratic time would take minutes

@@ -41,7 +41,8 @@ def two_processes(folder: Path) -> None:
             trained(shared, folder / f"{name}-from-one", resume=True, world=processes)
             trained(shared, folder / f"{name}-again", stop=STOP, world=processes)
             trained(shared, folder / f"{name}-again", resume=True, world=processes)
-        trained(sampled(folder, 1), folder / "sampled-two", world=processes)
+        drawn = processes.first_alone(lambda: sampled(folder, 1))  # it writes the text first
+        trained(drawn, folder / "sampled-two", world=processes)
         second_writer(processes, folder / "locked")
 
 
