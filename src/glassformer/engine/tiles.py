@@ -3,9 +3,10 @@
 Everything else in the engine is plain Python that Numba compiles. A *tile* multiplies a few rows by
 64 outputs, with weights in eight bits or in fp32: it keeps ROWS × VECTORS vectors of running sums
 in registers, and all rows read the same weights, loaded once. `score_keys` and `weigh_values` are
-the same loop over the keys and values of one head. The sum of one output is taken over its inputs
-in an order that does not depend on the number of rows: a row's result never depends on its
-neighbours.
+the same loop over the keys and values of one head. A product sums over its inputs in one order for
+any number of rows. A score of one query is summed in four parts, scores of several queries in one;
+which of the two it is follows from the query's position in its own sentence. So a row's result
+never depends on other sentences.
 
 Packed weights, for outputs n and inputs k:
     fp32    block n // 64, then k, then n % 64                       (64 floats = 256 bytes per k)
