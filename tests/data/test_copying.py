@@ -59,3 +59,17 @@ def test_a_pair_is_a_function_of_its_seed():
     pair = ("a dog", "un chien")
     drawn = [[copied_pair(pair, LANGUAGES, Random(seed)) for seed in range(20)] for _ in range(2)]
     assert drawn[0] == drawn[1]
+
+
+def test_a_placeholder_replaces_a_word_of_both_sides():
+    pair = ("Tom lives here.", "Tom habite ici.")
+    made = {copied_pair(pair, LANGUAGES, Random(seed)) for seed in range(300)}
+    masked = [(x, y) for x, y in made if x.endswith("} lives here.") and x.startswith("{")]
+    assert {x[:3] for x, _ in masked} == {"{1}", "{2}", "{3}"}
+    assert all(y == x[:3] + " habite ici." for x, y in masked)
+
+
+def test_some_pairs_are_quoted_on_both_sides():
+    pair = ("a dog", "un chien")
+    made = {copied_pair(pair, LANGUAGES, Random(seed)) for seed in range(100)}
+    assert ('"a dog"', '"un chien"') in made

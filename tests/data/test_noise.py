@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassformer.config import NoiseSettings
-from glassformer.data.noise import Noise, change_case, join, strip_final
+from glassformer.data.noise import Noise, capitalise, change_case, join, strip_final
 from glassformer.data.tokenizer import Tokenizer
 
 PAIRS = [(f"The dog number {i} runs.", f"Le chien numéro {i} court.") for i in range(300)]
@@ -78,3 +78,17 @@ def test_only_whole_sentences_are_joined():
 def test_punctuation_alone_is_not_stripped():
     assert strip_final(("Yes.", "...")) == ("Yes.", "...")
     assert strip_final(("Really?", "Vraiment ?")) == ("Really", "Vraiment")
+
+
+def test_both_sides_start_with_a_capital_and_the_rest_stays():
+    assert capitalise(("dog", "chien")) == ("Dog", "Chien")
+    assert capitalise(("élan vital", "NASA")) == ("Élan vital", "NASA")
+
+
+def test_capitalised_pairs_have_their_share(tokenizer, monkeypatch):
+    small = [(f"the dog {i}", f"le chien {i}") for i in range(len(PAIRS))]
+    monkeypatch.setitem(globals(), "PAIRS", small)
+    after = noised(tokenizer, capitalised=0.4)
+    changed = [i for i, pair in enumerate(after) if pair != small[i]]
+    assert 0.3 < len(changed) / len(small) < 0.5
+    assert all(after[i] == capitalise(small[i]) for i in changed)

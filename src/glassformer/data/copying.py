@@ -88,18 +88,34 @@ TEMPLATES: tuple[Written, ...] = tuple(
     )
 )  # fmt: skip
 _SLOT = re.compile(r"\{(\w+)\}")
+_WORD = re.compile(r"\b\w{2,}\b")
 _INTEGER = re.compile(r"(?<![\w.,:/-])\d+(?![\w/:-]|[.,]\d)")
 
 
 def copied_pair(pair: Pair, languages: tuple[str, str], random: Random) -> Pair:
-    """Another number in the pair, a pair made from a template, or the pair with something added."""
+    """Return the pair changed in something that both sides copy, or a pair made from a template."""
     draw = random.random()
-    if draw < 0.4 and (other := _other_number(pair, random)):
+    if draw < 0.3 and (other := _other_number(pair, random)):
         return other
+    if draw < 0.5 and (masked := _with_placeholder(pair, random)):
+        return masked
+    if draw < 0.6:
+        return f'"{pair[0]}"', f'"{pair[1]}"'
     known = all(language in TEMPLATES[0] for language in languages)
-    if draw < 0.8 and known:
+    if draw < 0.85 and known:
         return _from_template(languages, random)
     return _with_addition(pair, languages, random)
+
+
+def _with_placeholder(pair: Pair, random: Random) -> Pair | None:
+    """Replace a word that both sides have once by `{1}`, as the pipeline masks what it copies."""
+    found = [_WORD.findall(text) for text in pair]
+    common = [word for word in found[0] if found[0].count(word) == found[1].count(word) == 1]
+    if not common:
+        return None
+    old, new = random.choice(common), f"{{{random.choice((1, 1, 1, 2, 3))}}}"
+    x, y = (_WORD.sub(lambda match: new if match[0] == old else match[0], text) for text in pair)
+    return x, y
 
 
 def _other_number(pair: Pair, random: Random) -> Pair | None:
@@ -206,6 +222,8 @@ def _code(random: Random) -> Written:
 
 def _placeholder(random: Random) -> Written:
     word = random.choice(_WORDS)
+    if random.random() < 0.5:  # the form in which the pipeline masks addresses, tags and emoji
+        return _same(f"{{{random.choice((1, 1, 2, 3))}}}")
     form = random.choice(("{%s}", "{{%s}}", "%%(%s)s", "<%s>", "$%s", "${%s}", "[%s]", "%%s"))
     return _same(form % word if form != "%%s" else random.choice(("%s", "%d", "{0}", "{1}")))
 

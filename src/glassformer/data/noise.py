@@ -36,13 +36,13 @@ class Noise:
     ) -> list[list[Ids]]:
         """Draw case, final punctuation and additions independently, and change the pairs."""
         s, random = self.shares, np.random.default_rng(seed)
-        case, ending, addition = random.random((3, len(source_of)))
+        case, ending, addition, first = random.random((4, len(source_of)))
         seeds = random.integers(2**63, size=len(source_of))
         lower, upper = case < s.lower, case >= 1 - s.upper
-        bare = ending < s.unpunctuated
+        bare, capital = ending < s.unpunctuated, first < s.capitalised
         copied = addition >= 1 - s.copied
         joined = (addition < s.joined) & (source_of == np.append(source_of[1:], -1))
-        chosen = np.flatnonzero(lower | upper | bare | copied | joined).tolist()
+        chosen = np.flatnonzero(lower | upper | bare | capital | copied | joined).tolist()
         pairs: list[Pair] = []
         for i in chosen:
             pair = self._text(sides, i)
@@ -52,6 +52,8 @@ class Noise:
                 pair = copied_pair(pair, self.languages, Random(int(seeds[i])))
             if bare[i]:
                 pair = strip_final(pair)
+            if capital[i]:
+                pair = capitalise(pair)
             if lower[i] or upper[i]:
                 pair = change_case(pair, upper=bool(upper[i]))
             pairs.append(pair)
@@ -87,6 +89,12 @@ def strip_final(pair: Pair) -> Pair:
     """Remove the punctuation at the end of both sides, unless a side is only punctuation."""
     x, y = (_FINAL.sub("", text) for text in pair)
     return (x, y) if x and y else pair
+
+
+def capitalise(pair: Pair) -> Pair:
+    """Start both sides with a capital letter, as a word that stands alone often does."""
+    x, y = (text[:1].upper() + text[1:] for text in pair)
+    return x, y
 
 
 def change_case(pair: Pair, upper: bool) -> Pair:
