@@ -19,7 +19,6 @@ from glassformer.checkpoint import (
     adopt_weights,
     average,
     find,
-    origin,
     read,
     set_weights,
     weights_of,
@@ -29,7 +28,8 @@ from glassformer.config import ModelSettings, RunSettings
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import CheckpointError, TrainingError
 from glassformer.model.build import build
-from glassformer.quantize import quantise_weights
+from glassformer.quantize import dequantise_weights, quantise_weights
+from glassformer.train.resume import origin
 from train.runs import PAIRS, assert_equal, debris, steps, unexpected
 
 SOURCES = sorted(Path(glassformer.__file__).parent.rglob("*.py"))
@@ -272,14 +272,19 @@ def test_an_origin_that_is_not_there_is_one_clear_error(tmp_path: Path) -> None:
     assert f"glassformer train RECIPE.toml --run {tmp_path / 'absent'}" in caught.value.remedy
 
 
-def test_a_quantised_run_is_not_begun_with(tmp_path: Path) -> None:
-    """Its integers would pass for weights: they have the right shapes."""
+def test_a_quantised_origin_is_dequantised(tmp_path: Path) -> None:
     model = build(TOY, kind="masked-language-model", vocab_size=20)
     small = quantise_weights(weights_of(model))
     write(Checkpoint(RunSettings(), small), tmp_path / "int8")
-    with pytest.raises(CheckpointError, match="is quantised") as caught:
-        origin(RunSettings.of(train={"start_from": str(tmp_path / "int8")}))
-    assert "made from" in caught.value.remedy
+    found = origin(RunSettings.of(train={"start_from": str(tmp_path / "int8")}))
+    assert found is not None
+    assert_equal(found.weights, dequantise_weights(small))
+
+
+def test_a_bundled_model_is_an_origin_by_its_name() -> None:
+    found = origin(RunSettings.of(train={"start_from": "en-fr"}))
+    assert found is not None and found.settings.model.kind == "translator"
+    assert all(array.dtype == np.float32 for array in found.weights.values())
 
 
 def test_an_average_is_the_mean_of_the_weights(tmp_path: Path) -> None:

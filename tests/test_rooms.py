@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "model": {"errors"},
     "model/build.py": GROUND,
     "checkpoint": GROUND | {"data"},
-    "train": GROUND | {"callable_module", "data", "model", "checkpoint"},
+    "train": GROUND | {"callable_module", "data", "model", "checkpoint", "quantize", "pretrained"},
     "decode": {"errors", "compiled"},
     "decode/torch_decoder.py": {"errors", "model"},
     "engine": GROUND | {"compiled", "decode", "quantize"},

@@ -279,6 +279,7 @@ class NoiseSettings(Settings):
 
     lower: Share = 0.0  # lower case
     upper: Share = 0.0  # upper case
+    capitalised: Share = 0.0  # first letter of each side in upper case
     unpunctuated: Share = 0.0  # without the final punctuation
     joined: Share = 0.0  # followed by another sentence of the same source
     copied: Share = 0.0  # with a URL, e-mail address, number, price, name, placeholder or emoji
@@ -334,7 +335,7 @@ class TrainSettings(Settings):
     """Optimizer, schedule, regularisation and logging of a run."""
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1  # torch's generator takes 64 bits
-    start_from: str | None = None  # run folder whose tokenizer and encoder initialise this one
+    start_from: str | None = None  # run folder or bundled model whose weights initialise this one
     threads: Count = 2  # threads of a process
     # The limit that is reached first ends the run and its schedule.
     max_steps: Count = 10_000

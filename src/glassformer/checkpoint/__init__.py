@@ -19,7 +19,7 @@ from glassformer.checkpoint.format import (
     read,
     write,
 )
-from glassformer.checkpoint.run_folder import RunFolder, find, origin
+from glassformer.checkpoint.run_folder import RunFolder, find
 from glassformer.checkpoint.sole_writer import sole_writer
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ __all__ = [
     "check_shapes",
     "find",
     "one_clear_error",
-    "origin",
     "read",
     "set_weights",
     "sole_writer",

@@ -11,13 +11,11 @@ from glassformer.checkpoint.format import (
     MANIFEST,
     PARTIAL,
     Checkpoint,
-    is_whole,
     one_clear_error,
     read,
     remove,
     write,
 )
-from glassformer.config import RunSettings
 from glassformer.errors import CheckpointError, TrainingError
 
 
@@ -132,25 +130,3 @@ def find(path: Path) -> Path:
     """Return the checkpoint that a path means: the folder itself, or a run's best or latest."""
     candidates = [path, path / "best", path / "latest", *reversed(RunFolder(path).steps())]
     return next((c for c in candidates if (c / MANIFEST).is_file()), path)
-
-
-def origin(settings: RunSettings) -> Checkpoint | None:
-    """Read the checkpoint of `train.start_from`, or return None if a run starts afresh."""
-    place = settings.train.start_from
-    if place is None:
-        return None
-    folder = find(Path(place))
-    if not is_whole(folder):
-        raise CheckpointError(
-            f"train.start_from = {place!r} names no run.",
-            "This one begins with the subwords and the encoder of that one.",
-            f"Train that one first: glassformer train RECIPE.toml --run {place}.",
-        )
-    before = read(folder)
-    if not all(np.issubdtype(array.dtype, np.floating) for array in before.weights.values()):
-        raise CheckpointError(
-            f"train.start_from = {place!r} is quantised, and training cannot start from it.",
-            "Its weights are in eight bits, and what they were before is not in it.",
-            "Name the run that it was made from.",
-        )
-    return before

@@ -1,13 +1,11 @@
 """The training loop: start or resume a run, update, validate, save, stop for a reason."""
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
-from operator import attrgetter
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -20,7 +18,6 @@ from glassformer.checkpoint import (
     RunFolder,
     adopt_weights,
     as_arrays,
-    origin,
     set_weights,
     weights_of,
 )
@@ -28,7 +25,7 @@ from glassformer.config import RunSettings
 from glassformer.data.batch import Batch, Examples, prefetch
 from glassformer.data.batching import TokenBatches, draw_seed
 from glassformer.data.prepare import Prepared, prepare
-from glassformer.errors import CheckpointError, SettingsError, TrainingError
+from glassformer.errors import SettingsError, TrainingError
 from glassformer.model.build import build
 from glassformer.model.classifier import TransformerClassifier
 from glassformer.train.distributed import World, spread, whole
@@ -36,6 +33,7 @@ from glassformer.train.early_stopping import EarlyStopping
 from glassformer.train.log import Log, Record
 from glassformer.train.optimizer import build_optimizers
 from glassformer.train.precision import products_of, shorten_products
+from glassformer.train.resume import check_origin, check_same_place, check_same_run, origin
 from glassformer.train.schedule import factor
 from glassformer.train.signals import Signals, StopRequested, stop_signals
 from glassformer.train.state import MovingAverage, Position, capture, restore
@@ -115,76 +113,6 @@ def start(
         run.position = restore(saved.training, model, optimizers)
         run.stopping.take_up(**saved.training.values["stopping"])
     return run
-
-
-UNTOLD = ("n_heads", "positions", "max_distance", "feed_forward")  # by the shapes of weights
-UNTOLD_OF_A_RUN = (*UNTOLD, "pooling", "ngrams", "ngram_share")
-
-
-def check_origin(before: Checkpoint, data: Prepared) -> None:
-    """Weights of another run mean what they meant there, or are not begun with."""
-    place = data.settings.train.start_from
-    for name in (*(f"model.{name}" for name in UNTOLD), "data.subwords", "data.fold_case"):
-        there, here = (attrgetter(name)(s) for s in (before.settings, data.settings))
-        if there != here:
-            raise SettingsError(
-                f"{name} = {here!r} does not go with train.start_from = {place!r}.",
-                f"That run was trained with {there!r}; its weights and subwords mean nothing "
-                "without.",
-                f"Set {name} = {json.dumps(there)}, or leave train.start_from out.",
-            )
-    own, known = ({t.fingerprint for t in of.tokenizers.values()} for of in (data, before))
-    if not own <= known:
-        raise CheckpointError(
-            f"The subwords of the data are not those of train.start_from = {place!r}.",
-            "Its embeddings would be read with the wrong vocabulary.",
-            "Prepare the data with those of that run: prepare(settings, tokenizers=…).",
-        )
-
-
-def check_same_run(saved: Checkpoint, data: Prepared) -> None:
-    """A run goes on with its own optimiser, meaning of its weights, and subwords, or not at all."""
-    kinds = saved.settings.train.optimizer, data.settings.train.optimizer
-    if kinds[0] != kinds[1]:
-        raise CheckpointError(
-            f"The run was trained by {kinds[0]}, and is now to go on with {kinds[1]}.",
-            "An optimiser needs the state that it has built up.",
-            f"Set train.optimizer = {kinds[0]!r}, or start a new run.",
-        )
-    there, here = (
-        {f"model.{name}": getattr(s.model, name) for name in UNTOLD_OF_A_RUN}
-        | {"data.labels": s.data.labels}
-        for s in (saved.settings, data.settings)
-    )
-    if changed := [name for name in there if there[name] != here[name]]:
-        raise CheckpointError(
-            "; ".join(f"{n} = {here[n]!r}, and was {there[n]!r} so far" for n in changed) + ".",
-            "The weights of the run mean what they meant with what was.",
-            "Go on with the settings and the labels of before, or start a new run.",
-        )
-    before, now = (
-        {side: tokenizer.fingerprint for side, tokenizer in tokenizers.items()}
-        for tokenizers in (saved.tokenizers, data.tokenizers)
-    )
-    if before != now:
-        raise CheckpointError(
-            "The subwords of the data are not those that the run was trained with.",
-            "Its weights would be read with the wrong vocabulary: the training text has changed.",
-            "Go on with the text of before, or start a new run.",
-        )
-
-
-def check_same_place(saved: Checkpoint, world: World) -> None:
-    """Every process has read a checkpoint: the same one, or none of them goes on."""
-    assert saved.training is not None, "runs save their state"
-    step = saved.training.values["position"]["step"]
-    total, squares = world.sum(step, step**2)
-    if world.size * squares != total**2:  # known to each of them, so that none waits for another
-        raise CheckpointError(
-            f"The processes would not go on together: this one has read update {step:,}.",
-            "Each reads the newest checkpoint in the run's folder, and found another one there.",
-            "Put the run's folder where all the machines see it, or copy it to each of them.",
-        )
 
 
 def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda record: None) -> str:
