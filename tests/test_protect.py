@@ -150,9 +150,31 @@ def test_a_sentence_whose_mask_is_lost_is_translated_as_it_is(
 ) -> None:
     translator, known, asked = answers
     known |= {"See {1} now.": "Voir.", "The dog is here.": "Le chien."}
-    known["See www.a.fr/b now."] = "Voir www.a.fr."
-    assert translator.translate(SOURCE, to="fr") == "Voir www.a.fr. LE CHIEN."
+    known["See www.a.fr/b now."] = "Voir www.a.fr/b."
+    assert translator.translate(SOURCE, to="fr") == "Voir www.a.fr/b. LE CHIEN."
     assert asked == list(known)
+
+
+def test_text_around_an_item_that_is_always_lost_is_translated_alone(
+    answers: tuple[Translator, dict[str, str], list[str]],
+) -> None:
+    translator, known, asked = answers
+    source = "Click <b>here</b>  NOW PLEASE!"
+    known |= {"Click {1}here{2}  NOW PLEASE!": "Cliquez {1}.", source: "Cliquez <b>."}
+    known |= {"Click": "Cliquez", "here": "ici", "Now please!": "Maintenant !"}
+    assert translator.translate(source, to="fr") == "Cliquez <b>ici</b>  MAINTENANT !"
+    assert asked == list(known)
+
+
+def test_every_item_is_in_the_answer_of_a_model_that_copies_none() -> None:
+    content = two_way.two_way()
+    translator = Translator(inference_model(content), content.tokenizers, content.settings)
+    text = "the dog <i>sees</i> {x} and {x} here."
+    answer = translator.translate(text, to="fr", max_length=12)
+    assert [answer.count(item) for item in ("<i>", "</i>", "{x}")] == [1, 1, 2]
+    assert "".join(translator.stream(text, to="fr", max_length=12)) == translator.translate(
+        text, 1, to="fr", max_length=12
+    )
 
 
 def test_a_stream_is_what_translate_returns() -> None:

@@ -41,12 +41,15 @@ class Layout:
         return [one.text for one in self.protected]
 
     def lost(self, translations: Sequence[str]) -> list[int]:
-        """Return the numbers of the translations that lost an item; read these without masks."""
+        """Return the numbers of the translations that lost an item."""
         pairs = zip(self.protected, translations, strict=True)
-        found = [i for i, (one, text) in enumerate(pairs) if one.items and not one.kept(text)]
-        for i in found:
-            self.protected[i] = self.protected[i].without_masks()
-        return found
+        return [i for i, (one, text) in enumerate(pairs) if one.items and not one.kept(text)]
+
+    def unmask(self, number: int) -> Protected:
+        """Return a sentence as it was protected; its translation will have its items in place."""
+        before = self.protected[number]
+        self.protected[number] = before.without_masks()
+        return before
 
     def of_each_sentence(self, values: Sequence[T]) -> list[T]:
         """Return the value of its text for each sentence."""

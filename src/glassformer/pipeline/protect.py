@@ -5,6 +5,7 @@ reads `{1}`, `{2}`, … in their place, which it copies more surely than a long 
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from glassformer.data.sentences import EMOJI
@@ -56,6 +57,15 @@ class Protected:
         """Return whether a translation of `text` has every item once."""
         found = sorted(MASK.findall(translation))
         return found == [str(number) for number in range(1, len(self.items) + 1)]
+
+    def has_items(self, translation: str) -> bool:
+        """Return whether a translation of `source` has every item as often as `items`."""
+        counts = Counter(self.items)
+        return all(translation.count(item) >= count for item, count in counts.items())
+
+    def around_items(self) -> list["Protected"]:
+        """Return the text before the first item, between each two, and after the last."""
+        return [protect(text) for text in ITEM.split(self.source)]
 
     def restore(self, translation: str) -> str:
         """Return the translation with its items and capitals."""

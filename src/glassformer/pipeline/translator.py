@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import RunSettings
@@ -39,6 +40,7 @@ from glassformer.pipeline.engines import torch_module
 from glassformer.pipeline.layout import Layout
 from glassformer.pipeline.memory import answer_within_memory, search_bytes
 from glassformer.pipeline.options import SearchKeywords, Unpack, one_answer
+from glassformer.pipeline.protect import Protected, has_words
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -274,17 +276,42 @@ class Translator:
     ) -> list[list[Translation]]:
         """Return the best translations of each sentence, for `layout.join`.
 
-        `to` has the target language of each text. A sentence whose masked items are lost is
-        translated again without masks.
+        `to` has the target language of each text. A sentence whose masked items are lost has one
+        translation, with all of them.
         """
         how: dict[str, Any] = {"batch_tokens": batch_tokens, "truncate": truncate}
         how |= {"typeset": typeset, "unit": layout.unit}
         languages = layout.of_each_sentence(to)
         found = self._search(layout.sentences, languages, options, prefixes, first=first, **how)
         for i in layout.lost([best.text for best, *_ in found]):
-            sentence = [layout.sentences[i]]
-            (found[i],) = self._search(sentence, [languages[i]], options, first=first + i, **how)
+            found[i] = self._with_items(layout.unmask(i), languages[i], options, first + i, **how)
         return found
+
+    def _with_items(
+        self, sentence: Protected, to: str, options: SearchOptions, first: int, **how: Any
+    ) -> list[Translation]:
+        """Translate a sentence whose masks were lost: with its items in place, or around them."""
+        (found,) = self._search([sentence.source], [to], options, first=first, **how)
+        if sentence.has_items(found[0].text):
+            return found
+        around = sentence.around_items()
+        texts = [one.text.strip() if has_words(one.text) else "" for one in around]
+        parts = self._search(texts, [to] * len(texts), options, first=first, **how)
+        best = [part[0] for part in parts]
+        filled = [
+            wrap_spaces(one.source, one.restore(part.text)) if text else one.source
+            for one, text, part in zip(around, texts, best, strict=True)
+        ]
+        whole = "".join(chain(*zip(filled, [*sentence.items, ""], strict=True)))
+        return [
+            Translation(
+                whole,
+                sum(part.score for part in best),
+                sum(part.log_probability for part in best),
+                [token for part in best for token in part.ids],
+                all(part.complete for part in best),
+            )
+        ]
 
     def splits(self, split: bool | None, prefixes: object) -> bool:
         """Return whether texts are split; refuse to split texts that have prefixes."""
@@ -467,9 +494,11 @@ class Translator:
                 whole = "".join(pieces)
                 pieces = iter([whole])
                 if not sentence.kept(whole):
-                    sentence = sentence.without_masks()
-                    (source,) = self._encode([sentence.text], [language], truncate, layout.unit)
-                    pieces = self._stream(source, options, number + i)
+                    how: dict[str, Any] = {"batch_tokens": BATCH_TOKENS, "truncate": truncate}
+                    how |= {"typeset": typeset, "unit": layout.unit}
+                    best, *_ = self._with_items(sentence, language, options, number + i, **how)
+                    yield from rewrap(sentence.source, [best.text]) if split else [best.text]
+                    continue
             if typeset and self.settings.data.typography:
                 pieces = typeset_pieces(pieces, language)
             pieces = map(sentence.restore, pieces)
@@ -487,6 +516,12 @@ def typeset_after(prefix: str, text: str, language: str) -> str:
         return text
     last = prefix[-1:] if prefix[-1:].isalnum() else ""  # decides how what follows is set
     return prefix + typeset_text(last + text[len(prefix) :], language)[len(last) :]
+
+
+def wrap_spaces(source: str, text: str) -> str:
+    """Return `text` with the white space that `source` begins and ends with."""
+    begin, end = len(source) - len(source.lstrip()), len(source.rstrip())
+    return source[:begin] + text + source[end:]
 
 
 def rewrap(sentence: str, pieces: Iterable[str]) -> Iterator[str]:
