@@ -14,7 +14,7 @@ from glassformer import __version__
 
 def machine(threads: int | None = None) -> dict[str, str | int]:
     """Return the processor, the number of threads in use, and the versions of the software."""
-    from glassformer.compiled import kernel_name  # Numba takes a while to import
+    from glassformer.compiled import kernel_name  # LLVM takes a while to import
 
     about: dict[str, str | int] = {
         "cpu": cpu_name(),

@@ -14,8 +14,8 @@ from glassformer.config import ModelSettings
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import search
-from glassformer.engine.llvm import LEVELS
 from glassformer.engine.model import CompiledModel
+from glassformer.engine.sizes import LEVELS
 
 TESTS = Path(__file__).parent.parent
 WAYS = {"greedy": {"beam_size": 1}, "beam": {"beam_size": 4, "n_best": 2}}

@@ -15,8 +15,8 @@ from engine.child import integer_product, tagger_of
 from engine.toys import arrays, engine, sentences, toy
 from glassformer.checkpoint.weights import set_weights
 from glassformer.data.tokenizer import BOS
-from glassformer.engine.llvm import LEVELS
 from glassformer.engine.model import CompiledModel
+from glassformer.engine.sizes import LEVELS
 from glassformer.quantize import MIN_ROWS, dequantise_weights, quantise_weights
 
 KINDS = ("translator", "language-model", "masked-language-model")

@@ -9,18 +9,19 @@ from collections.abc import Callable
 from functools import cache
 from math import prod
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.bench.engines import Ids
-from glassformer.compiled import compiled
 from glassformer.config import ModelSettings
 from glassformer.engine.layout import expected_shape, matrix_names, norm_names
 from glassformer.engine.model import CompiledModel
 from glassformer.engine.threads import together
 
+_njit: Any = numba.njit  # which has no types for all of its options
 SIDE = 512  # outputs and inputs of the product that is measured: its weights stay in the cache
 ROWS = (96, 384)  # of that product; the faster one counts
 
@@ -124,7 +125,7 @@ def bandwidth(n_bytes: int, machine: Machine) -> float:
     return times * n_bytes / machine.fastest(read)
 
 
-@compiled
+@_njit(nogil=True)
 def total(values: NDArray[np.int64], times: int) -> int:
     """Return the sum of all values, read `times` times."""
     found = 0

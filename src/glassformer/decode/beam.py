@@ -1,4 +1,4 @@
-"""Beam search (§6.1): its state as arrays, and one step of it as compiled code.
+"""Beam search (§6.1): its state as arrays, and one step of it.
 
 A step extends every hypothesis by its most likely tokens and merges these candidates. Candidates
 that end are finished; the W best of the others are the hypotheses of the next step. Tokens are
@@ -8,12 +8,13 @@ candidates are drawn tokens.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.compiled import compiled, inlined
+from glassformer.compiled import Entry
+from glassformer.compiled.structs import address, struct, struct_type
 from glassformer.decode.decoder import Ids, Values
 from glassformer.decode.options import Hypothesis
 
@@ -55,6 +56,16 @@ class Candidates(NamedTuple):
     log_probs: Float64s  # (B, C) of the whole hypothesis, the token included
     ended: NDArray[np.bool_]  # (B, C) finished in this step
     survivors: Ids  # (B, W) the candidate that is hypothesis w of the next step; -1: none
+
+
+# A Beam and its Candidates as compiled code takes them: sizes, then where each array lies.
+SEARCH = struct_type(
+    *("n_sentences", "n_positions", "width", "n_best", "n_banned", "n_candidates"),
+    *Beam._fields,
+    *(f"candidate_{name}" for name in Candidates._fields),
+)
+ADVANCE = Entry("glassformer.decode.loops:advance_entry", "qqqqqqqd")
+FOLLOW = Entry("glassformer.decode.loops:follow", "qqqqqq")
 
 
 def start(
@@ -110,124 +121,30 @@ def scratch(batch: int, width: int) -> Candidates:
     )
 
 
-@compiled
 def advance(
     beam: Beam, values: Values, ids: Ids, eos: int, alpha: float, candidates: Candidates
 ) -> None:
-    """Take one step of the search in every live sentence.
-
-    `values` and `ids`, (n_live, H, k), are tokens and their log-probabilities that may continue
-    each hypothesis, of the live sentences in the order of `beam.live`. H is 1 in the first step.
-    `alpha` is the exponent of the length penalty. Sentences that are done leave `beam.live`.
-    """
-    width, wanted = beam.log_probs.shape[1], candidates.tokens.shape[1]
-    n_live = 0
-    for row in range(beam.n_live[0]):
-        b = beam.live[row]
-        _merge(beam, b, values[row], ids[row], candidates)
-        length = beam.length[b]
-        last = length + 1 == beam.limits[b]
-        survivors = 0
-        for c in range(wanted):
-            total, token = candidates.log_probs[b, c], candidates.tokens[b, c]
-            candidates.ended[b, c] = False
-            if total == -np.inf:
-                continue
-            if token == eos or last:
-                if c < width:
-                    candidates.ended[b, c] = True
-                    _finish(beam, b, total, token, candidates.parents[b, c], alpha)
-            elif survivors < width:
-                beam.log_probs[b, survivors] = total
-                beam.tokens[b, length, survivors] = token
-                beam.parents[b, length, survivors] = candidates.parents[b, c]
-                candidates.survivors[b, survivors] = c
-                survivors += 1
-        for w in range(survivors, width):
-            beam.log_probs[b, w] = -np.inf
-            beam.tokens[b, length, w] = 0
-            beam.parents[b, length, w] = 0
-            candidates.survivors[b, w] = -1
-        beam.length[b] = length + 1
-        if not last and not _is_decided(beam, b, alpha):
-            beam.live[n_live] = b
-            n_live += 1
-    beam.n_live[0] = n_live
+    """Take one step of the search in every live sentence: see `loops.advance`."""
+    values, ids = np.ascontiguousarray(values), np.ascontiguousarray(ids)
+    search = search_struct(beam, candidates)
+    n, n_lists, k = values.shape
+    ADVANCE(address(search), address(values), address(ids), n, n_lists, k, eos, alpha)
 
 
-@inlined
-def _merge(beam: Beam, b: int, values: Values, ids: Ids, candidates: Candidates) -> None:
-    """Sort the continuations of all hypotheses, (H, k), into the candidates of sentence b.
-
-    Equal log-probabilities stay in the order of hypotheses, then of tokens.
-    """
-    wanted = candidates.tokens.shape[1]
-    for c in range(wanted):
-        candidates.log_probs[b, c] = -np.inf
-        candidates.tokens[b, c] = 0
-        candidates.parents[b, c] = 0
-    for w in range(values.shape[0]):
-        for i in range(values.shape[1]):
-            total = beam.log_probs[b, w] + values[w, i]
-            place = wanted
-            while place > 0 and total > candidates.log_probs[b, place - 1]:
-                place -= 1
-                if place + 1 < wanted:
-                    candidates.log_probs[b, place + 1] = candidates.log_probs[b, place]
-                    candidates.tokens[b, place + 1] = candidates.tokens[b, place]
-                    candidates.parents[b, place + 1] = candidates.parents[b, place]
-            if place < wanted:
-                candidates.log_probs[b, place] = total
-                candidates.tokens[b, place] = ids[w, i]
-                candidates.parents[b, place] = w
-
-
-@inlined
-def _finish(beam: Beam, b: int, log_prob: float, token: int, parent: int, alpha: float) -> None:
-    """Insert a hypothesis that ended into the N best; behind those of equal score."""
-    length, n = beam.length[b] + 1, beam.finished_score.shape[1]
-    score = log_prob / _penalty(min(length, beam.counted[b]), alpha)
-    place = beam.n_finished[b]
-    if place < n:
-        beam.n_finished[b] = place + 1
-    while place > 0 and score > beam.finished_score[b, place - 1]:
-        place -= 1
-        if place + 1 < n:
-            beam.finished_score[b, place + 1] = beam.finished_score[b, place]
-            beam.finished_log_prob[b, place + 1] = beam.finished_log_prob[b, place]
-            beam.finished_length[b, place + 1] = beam.finished_length[b, place]
-            beam.finished_parent[b, place + 1] = beam.finished_parent[b, place]
-            beam.finished_token[b, place + 1] = beam.finished_token[b, place]
-    if place < n:
-        beam.finished_score[b, place] = score
-        beam.finished_log_prob[b, place] = log_prob
-        beam.finished_length[b, place] = length
-        beam.finished_parent[b, place] = parent
-        beam.finished_token[b, place] = token
-
-
-@inlined
-def _is_decided(beam: Beam, b: int, alpha: float) -> bool:
-    """Return whether no live hypothesis can still enter the N best: the exact stopping rule.
-
-    A log-probability only falls. The best score that is left to the best hypothesis is thus its
-    present log-probability over the length penalty that favours it most: that of the greatest
-    length that counts, or with alpha <= 0 of the next.
-    """
-    best, n = beam.log_probs[b, 0], beam.finished_score.shape[1]
-    if best == -np.inf:
-        return True
-    if beam.n_finished[b] < n:
-        return False
-    length = beam.limits[b] if alpha > 0 else beam.length[b] + 1
-    length = min(length, beam.counted[b])
-    return beam.finished_score[b, n - 1] >= best / _penalty(length, alpha)
-
-
-@inlined
-def _penalty(length: int, alpha: float) -> float:
-    """Compute `options.penalty` of a length that counts."""
-    return ((5 + length) / 6) ** alpha
+def search_struct(beam: Beam, candidates: Candidates) -> NDArray[Any]:
+    """Return a SEARCH with these arrays, which must be kept as long as it is used."""
+    n_sentences, n_positions, width = beam.tokens.shape
+    return struct(
+        SEARCH,
+        n_sentences=n_sentences,
+        n_positions=n_positions,
+        width=width,
+        n_best=beam.finished_score.shape[1],
+        n_banned=len(beam.banned),
+        n_candidates=candidates.tokens.shape[1],
+        **beam._asdict(),
+        **{f"candidate_{name}": array for name, array in candidates._asdict().items()},
+    )
 
 
 def answers(beam: Beam, eos: int) -> list[list[Hypothesis]]:
@@ -240,8 +157,7 @@ def answers(beam: Beam, eos: int) -> list[list[Hypothesis]]:
 
 def _answer(beam: Beam, b: int, n: int, eos: int) -> Hypothesis:
     token, parent = int(beam.finished_token[b, n]), int(beam.finished_parent[b, n])
-    path = np.empty(int(beam.finished_length[b, n]) - 1, np.int64)
-    _follow(beam.tokens[b], beam.parents[b], parent, path)
+    path = _path(beam, b, parent, int(beam.finished_length[b, n]) - 1)
     complete = token == eos
     return Hypothesis(
         ids=path.tolist() if complete else [*path.tolist(), token],
@@ -254,16 +170,14 @@ def _answer(beam: Beam, b: int, n: int, eos: int) -> Hypothesis:
 def histories(beam: Beam) -> Ids:
     """Return the tokens of every hypothesis of the live sentences, (n_live, W, length)."""
     live, width = beam.live[: beam.n_live[0]], beam.log_probs.shape[1]
-    found = np.empty((len(live), width, int(beam.length[live[0]])), np.int64)
-    for row, b in enumerate(live.tolist()):
-        for w in range(width):
-            _follow(beam.tokens[b], beam.parents[b], w, found[row, w])
-    return found
+    length = int(beam.length[live[0]])
+    return np.array([[_path(beam, b, w, length) for w in range(width)] for b in live.tolist()])
 
 
-@compiled
-def _follow(tokens: Int32s, parents: Int32s, w: int, path: Ids) -> None:
-    """Write the tokens of hypothesis w at position len(path) - 1, first to last, to `path`."""
-    for t in range(len(path) - 1, -1, -1):
-        path[t] = tokens[t, w]
-        w = parents[t, w]
+def _path(beam: Beam, b: int, w: int, length: int) -> Ids:
+    """Return the tokens of hypothesis w of sentence b at position `length`, first to last."""
+    path = np.empty(length, np.int64)
+    width, first = beam.tokens.shape[2], b * beam.tokens[0].size * beam.tokens.itemsize
+    tokens, parents = address(beam.tokens) + first, address(beam.parents) + first
+    FOLLOW(tokens, parents, width, w, length, address(path))
+    return path

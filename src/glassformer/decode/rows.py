@@ -5,8 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.compiled import compiled
+from glassformer.compiled import Entry
+from glassformer.compiled.structs import address
 from glassformer.decode.decoder import Ids, Values
+
+LARGEST = Entry("glassformer.decode.loops:largest_of_rows", "qqqqqq")
 
 
 class Rows:
@@ -33,23 +36,6 @@ def top(rows: Values, k: int) -> tuple[Values, Ids]:
     """
     shape = *rows.shape[:-1], k
     values, ids = np.full(shape, -np.inf, np.float32), np.zeros(shape, np.int64)
-    flat = np.ascontiguousarray(rows).reshape(-1, rows.shape[-1])
-    _largest(flat, values.reshape(-1, k), ids.reshape(-1, k))
+    flat = np.ascontiguousarray(rows, np.float32).reshape(-1, rows.shape[-1])
+    LARGEST(address(flat), *flat.shape, k, address(values), address(ids))
     return values, ids
-
-
-@compiled
-def _largest(rows: Values, values: Values, ids: Ids) -> None:
-    """Insert each value of a row into its k best so far, which are sorted."""
-    last = values.shape[1] - 1
-    for row in range(rows.shape[0]):
-        for token in range(rows.shape[1]):
-            value = rows[row, token]
-            if value > values[row, last]:
-                place = last
-                while place > 0 and value > values[row, place - 1]:
-                    values[row, place] = values[row, place - 1]
-                    ids[row, place] = ids[row, place - 1]
-                    place -= 1
-                values[row, place] = value
-                ids[row, place] = token

@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.compiled import compiled, inlined
-from glassformer.decode.beam import Beam, Candidates, advance
-from glassformer.decode.beam import scratch as candidates_of
-from glassformer.decode.beam import start as start_beam
-from glassformer.engine.forward import PLACE, decode, project, take_best
-from glassformer.engine.kernels import Struct
-from glassformer.engine.llvm import KEYS
-from glassformer.engine.memory import BATCH, rounded_up, struct
+from glassformer.compiled.structs import address, struct
+from glassformer.decode.beam import SEARCH, Beam, Candidates, search_struct
+from glassformer.engine.entries import ADVANCE_ROWS, BEST_OF_ROWS
+from glassformer.engine.memory import BATCH, rounded_up
+from glassformer.engine.sizes import KEYS, PLACE
 from glassformer.engine.threads import together
-from glassformer.engine.vector import int32s, int64s, wait_for_all
 from glassformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,87 +22,7 @@ WORK_PER_CALL = 2_000_000_000
 FIRST_POSITIONS = 32  # first capacity of the cache; it doubles when full
 Ids = NDArray[np.int64]
 Values = NDArray[np.float32]
-
-
-@inlined
-def descend(batch: Struct, s: int, width: int, position: int, parents: NDArray[np.int32]) -> None:
-    """Extend hypothesis parents[w] of sentence s by a token at `position`, as hypothesis w.
-
-    A hypothesis lists its ancestors: which hypothesis read each of its tokens. Keys and values
-    themselves are never copied.
-    """
-    n = batch.n_positions
-    own = int32s(batch.ancestors + 4 * s * width * n, width * n)
-    spare = int32s(batch.spare, width * n)
-    moved = False
-    for w in range(width):
-        moved |= parents[w] != w
-    if moved:
-        for w in range(width):
-            for i in range(position):
-                spare[w * n + i] = own[parents[w] * n + i]
-        for i in range(width * n):
-            own[i] = spare[i]
-    for w in range(width):
-        own[w * n + position] = w
-
-
-@inlined
-def fill_rows(batch: Struct, beam: Beam, bos: int, width: int) -> int:
-    """Write the rows of the next step of all live sentences, and return how many there are.
-
-    In the first step, with the begin mark `bos` ≥ 0, a sentence has one row.
-    """
-    n_rows = beam.n_live[0] * width
-    tokens, places = int64s(batch.tokens, n_rows), int64s(batch.places, n_rows * PLACE)
-    for r in range(n_rows):
-        s, h = beam.live[r // width], r % width
-        position = beam.length[s]
-        tokens[r] = bos if bos >= 0 else beam.tokens[s, position - 1, h]
-        places[PLACE * r] = s
-        places[PLACE * r + 1] = position
-        places[PLACE * r + 2] = h
-        places[PLACE * r + 3] = s * batch.n_hypotheses + h
-    return n_rows
-
-
-@compiled
-def advance_rows(
-    w: Struct, b: Struct, batch: Struct, n_rows: int, n_steps: int, bos: int, beam: Beam,
-    values: Values, ids: Ids, eos: int, alpha: float, candidates: Candidates,
-) -> None:  # fmt: skip
-    """Score the next token of each row; with `n_steps`, go on as a beam search does.
-
-    `bos` ≥ 0 is the begin mark, if it has not been read yet. Every thread of a team calls this
-    function; the first one alone chooses.
-    """
-    for _ in range(max(n_steps, 1)):
-        width = 1 if bos >= 0 else beam.log_probs.shape[1]
-        if n_steps:
-            if b.thread == 0 and bos < 0:
-                for i in range(beam.n_live[0]):
-                    s = beam.live[i]
-                    descend(batch, s, width, beam.length[s], beam.parents[s, beam.length[s] - 1])
-            if b.n_threads > 1:
-                wait_for_all(b.counter, b.n_threads)
-            n_rows = fill_rows(batch, beam, bos, width)
-            bos = -1
-            if n_rows == 0:
-                return
-        decode(w, b, batch, n_rows)
-        project(w, b, n_rows)
-        if n_steps and b.thread == 0:
-            for i in range(beam.n_live[0]):
-                s = beam.live[i]
-                totals = candidates.log_probs[s]
-                totals[:] = -np.inf
-                for h in range(width):
-                    before = beam.log_probs[s, h]
-                    r = i * width + h
-                    take_best(w, b, r, beam.banned, values[i, h], ids[i, h], before, totals)
-                for h in range(width, values.shape[1]):
-                    values[i, h, :] = -np.inf
-            advance(beam, values, ids, eos, alpha, candidates)
+NO_SEARCH = struct(SEARCH)  # for a call that takes no step of a search
 
 
 class CompiledScores:
@@ -120,8 +36,10 @@ class CompiledScores:
         """Return the k best of each row: see decode/decoder.py."""
         values = np.empty((self._n_rows, k), np.float32)
         ids = np.empty((self._n_rows, k), np.int64)
-        model, memory = self._model.struct[0], self._memory.structs[0][0]
-        best_of_rows(model, memory, self._n_rows, np.array(banned, np.int64), values, ids)
+        model, memory = self._model.address, self._memory.addresses[0]
+        hidden = np.array(banned, np.int64)
+        listed = address(hidden), len(hidden)
+        BEST_OF_ROWS(model, memory, self._n_rows, *listed, k, address(values), address(ids))
         return values.reshape(*self._shape, k), ids.reshape(*self._shape, k)
 
     def rows(self) -> Values:
@@ -129,14 +47,6 @@ class CompiledScores:
         logits = self._model.logits(self._memory, self._n_rows)
         log_probs: Values = logits - self._memory.log_sum[: self._n_rows, None]
         return log_probs.reshape(*self._shape, -1)
-
-
-@compiled
-def best_of_rows(w: Struct, b: Struct, n_rows: int, banned: Ids, values: Values, ids: Ids) -> None:
-    """Write the best tokens of each row."""
-    nothing = np.empty(0, np.float64)
-    for r in range(n_rows):
-        take_best(w, b, r, banned, values[r], ids[r], 0.0, nothing)
 
 
 class Sources:
@@ -260,9 +170,8 @@ class CompiledDecoding:
         return self._score(tokens, places)
 
     def _score(self, tokens: Ids, places: Ids) -> CompiledScores:
-        beam, candidates = NO_BEAM
         rows = tokens.reshape(-1), places.reshape(-1, PLACE)
-        memory = self._call(tokens.size, *rows, 0, -1, beam, 0, 0.0, candidates)
+        memory = self._call(tokens.size, *rows, 0, -1, NO_SEARCH, 0, 0, 0.0)
         return CompiledScores(self.model, memory, tokens.shape)
 
     @property
@@ -293,28 +202,27 @@ class CompiledDecoding:
         n_steps = min(n_steps, self.ancestors.shape[2] - begin)
         tokens, places = np.empty(n_rows, np.int64), np.empty((n_rows, PLACE), np.int64)
         begin_mark = bos if self.length == 0 else -1
-        self._call(n_rows, tokens, places, n_steps, begin_mark, beam, eos, alpha, candidates)
+        k, search = candidates.tokens.shape[1], search_struct(beam, candidates)
+        self._call(n_rows, tokens, places, n_steps, begin_mark, search, k, eos, alpha)
         self.rows = beam.live[: beam.n_live[0]].copy()
         self.length = int(beam.length[self.rows[0]]) if len(self.rows) else 0
 
     def _call(
-        self, n_rows: int, tokens: Ids, places: Ids, n_steps: int, bos: int, beam: Beam,
-        eos: int, alpha: float, candidates: Candidates,
+        self, n_rows: int, tokens: Ids, places: Ids, n_steps: int, bos: int,
+        search: NDArray[Any], k: int, eos: int, alpha: float,
     ) -> "Workspace":  # fmt: skip
         memory = self._fit(n_rows)
         self.model.set_positions(memory, "decoder", self.ancestors.shape[2])
         tokens, places = np.ascontiguousarray(tokens), np.ascontiguousarray(places)
-        k = candidates.tokens.shape[1]
-        values = np.empty((n_rows // self.width, self.width, k), np.float32)
-        ids = np.empty((n_rows // self.width, self.width, k), np.int64)
+        values, ids = np.empty((n_rows, k), np.float32), np.empty((n_rows, k), np.int64)
 
         def work(i: int) -> None:
             mine = (tokens, places) if i == 0 else (tokens.copy(), places.copy())
             batch = self.batch.copy()
-            batch["tokens"], batch["places"] = (array.ctypes.data for array in mine)
-            advance_rows(
-                self.model.struct[0], memory.structs[i][0], batch[0], n_rows, n_steps, bos, beam,
-                values, ids, eos, alpha, candidates,
+            batch["tokens"], batch["places"] = map(address, mine)
+            ADVANCE_ROWS(
+                self.model.address, memory.addresses[i], address(batch), n_rows, n_steps, bos,
+                address(search), address(values), address(ids), k, eos, alpha,
             )  # fmt: skip
 
         together(work, self.team_size)
@@ -333,13 +241,3 @@ class CompiledDecoding:
 
     def keep(self, sentences: Ids) -> None:
         self.rows = self.rows[sentences]
-
-
-def _no_beam() -> tuple[Beam, Candidates]:
-    """Return a beam of no sentence, for a call that takes no step of a search."""
-    one = np.ones(1, np.int64)
-    beam = start_beam(one, 1, 1, [0], np.zeros((1, 0), np.int64), np.zeros(1))
-    return beam, candidates_of(1, 1)
-
-
-NO_BEAM = _no_beam()

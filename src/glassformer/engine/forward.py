@@ -10,11 +10,8 @@ own lengths, so there is no padding and no mask.
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.compiled import compiled, inlined, inner
+from glassformer.compiled.build import floats, inlined, inner, int64s
 from glassformer.engine.kernels import (
-    COLUMNS,
-    FLOAT,
-    HIDDEN,
     Address,
     Struct,
     activate,
@@ -23,7 +20,6 @@ from glassformer.engine.kernels import (
     attend_rows,
     copy,
     embed,
-    f32,
     linear,
     multiply,
     normalise,
@@ -33,17 +29,32 @@ from glassformer.engine.kernels import (
     write_keys,
     write_source_keys,
 )
-from glassformer.engine.llvm import BLOCK, KEYS, ROWS
-from glassformer.engine.vector import exp, exponentiate, floats, int64s, largest, wait_for_all
+from glassformer.engine.sizes import (
+    ATTENTION_OUTPUT,
+    BLOCK,
+    CHUNK,
+    COLUMNS,
+    CONTRACT,
+    CROSS_ATTENTION_NORM,
+    CROSS_KV,
+    CROSS_OUTPUT,
+    CROSS_Q,
+    EXPAND,
+    FEED_FORWARD_NORM,
+    FLOAT,
+    HIDDEN,
+    KEYS,
+    MATRICES,
+    NORMS,
+    PLACE,
+    QKV,
+    ROWS,
+    SELF_ATTENTION_NORM,
+    f32,
+)
+from glassformer.engine.vector import exp, exponentiate, largest, wait_for_all
 
-# Matrices of a layer: the first four of every layer, the others of a translator's decoder.
-QKV, ATTENTION_OUTPUT, EXPAND, CONTRACT, CROSS_Q, CROSS_KV, CROSS_OUTPUT = range(7)
-MATRICES = 7
-SELF_ATTENTION_NORM, FEED_FORWARD_NORM, CROSS_ATTENTION_NORM = range(3)
-NORMS = 3
-PLACE = 4  # numbers that tell where a row stands: see `decode`
 ENDLESS = 1 << 40  # length of an array whose length is known elsewhere
-CHUNK = 8  # blocks of logits that are summarised at a time, while they are in the cache
 
 
 @inlined
@@ -118,7 +129,7 @@ def finish(w: Struct, b: Struct, n: int, n_rows: int) -> None:
         copy(b.x, b.y, n_rows * b.row)
 
 
-@compiled
+@inlined
 def encode(
     w: Struct,
     b: Struct,
@@ -278,7 +289,7 @@ def project(w: Struct, b: Struct, n_rows: int) -> None:
         log_sums[r] = top + np.log(whole)
 
 
-@compiled
+@inlined
 def write_logits(w: Struct, b: Struct, n_rows: int, out: Address, out_stride: int) -> None:
     """Write all logits of the rows in b.y."""
     x, x_row = operand(w, b, w.output, b.y, b.row, n_rows)

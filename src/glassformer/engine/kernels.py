@@ -15,8 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.compiled import inlined, inner
-from glassformer.engine.llvm import BLOCK, KEYS, LEVELS, LINE, ROWS, WIDTH
+from glassformer.compiled.build import floats, inlined, inner, int8s, int32s, int64s, uint8s
+from glassformer.engine.sizes import (
+    BLOCK,
+    COLUMNS,
+    FLOAT,
+    GELU,
+    HIDDEN,
+    KEYS,
+    LEVELS,
+    LINE,
+    RELU,
+    ROWS,
+    WIDTH,
+    f32,
+)
 from glassformer.engine.tiles import (
     fp32_tile,
     int8_tile,
@@ -28,26 +41,14 @@ from glassformer.engine.tiles import (
 from glassformer.engine.vector import (
     exp,
     exponentiate,
-    floats,
-    int8s,
-    int32s,
-    int64s,
     largest,
     largest_magnitude,
     total,
     total_square,
-    uint8s,
     wait_for_all,
 )
 
-f32 = np.float32
-RELU, GELU, SWIGLU = range(3)
-FLOAT = 4  # bytes
-HIDDEN = f32(-1e30)  # a score or logit that does not count
-COLUMNS = 5  # of the table of matrices
 Address = int
-
-
 Struct = Any  # a MODEL, MEMORY or BATCH: see memory.py
 
 

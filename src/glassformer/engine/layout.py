@@ -12,20 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.config import ModelSettings, check_together
-from glassformer.engine.forward import (
+from glassformer.engine.memory import rounded_up
+from glassformer.engine.sizes import (
     ATTENTION_OUTPUT,
+    BLOCK,
+    COLUMNS,
     CONTRACT,
     CROSS_KV,
     CROSS_OUTPUT,
     CROSS_Q,
     EXPAND,
+    GELU,
+    HIDDEN,
+    LEVELS,
     MATRICES,
     NORMS,
     QKV,
+    RELU,
+    SWIGLU,
+    f32,
 )
-from glassformer.engine.kernels import COLUMNS, GELU, HIDDEN, RELU, SWIGLU, f32
-from glassformer.engine.llvm import BLOCK, LEVELS
-from glassformer.engine.memory import rounded_up
 from glassformer.errors import CheckpointError
 from glassformer.quantize import MIN_ROWS, SCALE, is_matrix, quantise_rows
 

@@ -9,23 +9,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from glassformer.compiled import kernel_name
-
-BLOCK = 64  # outputs of a block of packed weights
-LINE = 256  # bytes of a block for one k (fp32) or four (INT8)
-KERNEL = kernel_name()
-LANES = {"avx512-vnni": 16, "avx-vnni": 8, "avx2": 8, "generic": 4}[KERNEL]
-KEYS = 16  # keys of attention that lie side by side
-VECTORS = 4  # running sums of a row in one tile
-WIDTH = LANES * VECTORS  # outputs of a tile
-# Rows of the largest tile: its sums, the weights and one input must fit the vector registers,
-# 32 with AVX-512 and 16 without. Spilling them costs two thirds of the speed.
-ROWS = 6 if LANES == 16 else 2
-# Largest magnitude of an activation in INT8. Without VNNI, pairs of products are added in 16 bits,
-# which overflow beyond 2 · 127 · 127: one bit less.
-LEVELS = 63 if KERNEL == "avx2" else 127
+from glassformer.engine.sizes import KERNEL, LANES
 
 LOG2_E = 1.442695041
 # 2^x on [-1, 0], highest power first, fitted to a relative error of 8e-8.
@@ -42,7 +27,6 @@ INTS, FLOATS = ir.VectorType(I32, LANES), ir.VectorType(F32, LANES)
 
 Builder = Any
 Value = Any
-native: Any = intrinsic  # of a function that emits LLVM code: called with what that code takes
 
 
 def load(

@@ -1,20 +1,14 @@
 """Structs that compiled code reads: the model, the workspace of a thread, and a batch.
 
-Numba passes a struct as one pointer. Addresses are those of arrays that `model.py` and
+Addresses are those of arrays that `model.py` and
 `decoding.py` keep; a stride is the distance from row to row in floats.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from glassformer.compiled.structs import struct_type
 
-def _struct(*fields: str, **others: type) -> np.dtype[Any]:
-    return np.dtype([(name, np.int64) for name in fields] + list(others.items()))
-
-
-MODEL = _struct(
+MODEL = struct_type(
     # Sizes and variants: see config.ModelSettings.
     "d_model", "n_heads", "n_kv_heads", "d_k", "d_ff", "encoder_layers", "decoder_layers",
     "pre_norm", "rms", "activation", "cross",
@@ -27,7 +21,7 @@ MODEL = _struct(
     padding=np.float32,
 )  # fmt: skip
 
-MEMORY = _struct(
+MEMORY = struct_type(
     "thread", "n_threads",  # which of how many threads that work on the same rows this one is
     "counter",  # int64, shared: arrivals of threads at the end of a product
     # Rows on their way through a layer.
@@ -45,7 +39,7 @@ MEMORY = _struct(
     "logits", "block", "tops",  # logits of a chunk, of a block; the largest of a row's blocks
 )  # fmt: skip
 
-BATCH = _struct(
+BATCH = struct_type(
     "n_sentences", "n_positions", "n_hypotheses",
     # Keys of the target, (layers, sentences, hypotheses, positions / 16, heads, d_k, 16), and
     # values, (layers, sentences, positions, hypotheses, heads · d_k).
@@ -58,14 +52,6 @@ BATCH = _struct(
     # One row for each token of a step: the token, and where it stands (see forward.decode).
     "tokens", "places",
 )  # fmt: skip
-
-
-def struct(kind: np.dtype[Any], **values: Any) -> NDArray[Any]:
-    """Return a struct as an array of one; `[0]` is what compiled code takes."""
-    made = np.zeros(1, kind)
-    for name, value in values.items():
-        made[name] = value
-    return made
 
 
 def rounded_up(n: int, to: int) -> int:

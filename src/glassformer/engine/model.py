@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.compiled.structs import address, struct
 from glassformer.config import ModelSettings
 from glassformer.engine.decoding import CompiledDecoding
-from glassformer.engine.forward import CHUNK, encode, write_logits
+from glassformer.engine.entries import ENCODE, WRITE_LOGITS, warm_up
 from glassformer.engine.layout import (
     FIRST_LAYER,
     PositionTables,
@@ -21,11 +22,10 @@ from glassformer.engine.layout import (
     positions_of,
     sizes_of,
 )
-from glassformer.engine.llvm import BLOCK, KEYS, ROWS
-from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up, struct
+from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up
 from glassformer.engine.ngrams import NgramVotes
+from glassformer.engine.sizes import BLOCK, CHUNK, KEYS, ROWS
 from glassformer.engine.threads import in_parts, is_machine_busy, together, usable_cores
-from glassformer.engine.warm import warm_up
 from glassformer.errors import InputError
 
 # Source tokens that go through the encoder at once: enough that weights are read seldom, few
@@ -101,6 +101,7 @@ class Workspace:
             )
             for i in range(team_size)
         ]
+        self.addresses = [address(one) for one in self.structs]
 
     def fits(self, n_rows: int, n_logits: int, longest: int) -> bool:
         asked = n_rows, n_logits, longest
@@ -158,6 +159,7 @@ class CompiledModel:
         self.threads = threads or usable_cores()
         self.packed = pack(settings, weights, int8)
         self.struct = struct(MODEL, **sizes_of(settings), **self.packed.addresses())
+        self.address = address(self.struct)
         n_kv_heads = settings.n_kv_heads or settings.n_heads
         self.key_width = n_kv_heads * (settings.d_model // settings.n_heads)  # of a token
         learned = [f"{stack}.positions.weight" for stack in ("encoder", "decoder")]
@@ -214,8 +216,8 @@ class CompiledModel:
         addresses = known[1].addresses()
         for one in memory.structs:
             one["n_positions"] = known[0]
-            for name, address in addresses.items():
-                one[name] = address
+            for name, place in addresses.items():
+                one[name] = place
         memory.tables = known[1]
 
     def borrow(self, n_rows: int, n_logits: int, longest: int, team_size: int) -> Workspace:
@@ -303,7 +305,10 @@ class CompiledModel:
             ids = np.concatenate([np.asarray(source, np.int64) for source in sources[begin:end]])
 
             def work(i: int, first: int = begin, group: Any = group, ids: Any = ids) -> None:
-                encode(self.struct[0], workspace.structs[i][0], batch[0], first, ids, group)
+                ENCODE(
+                    self.address, workspace.addresses[i], address(batch), first, address(ids),
+                    address(group), len(group) - 1,
+                )  # fmt: skip
 
             together(work, team_size)
             yield group, workspace.outputs[0][:, : self.settings.d_model]
@@ -341,8 +346,7 @@ class CompiledModel:
         """Return the logits of rows that the encoder or the decoder has left in a workspace."""
         matrix = int(self.struct["output"][0])
         out = np.empty((n_rows, int(self.packed.matrices[matrix, 2])), np.float32)
-        memory = workspace.structs[0][0]
-        write_logits(self.struct[0], memory, n_rows, out.ctypes.data, out.shape[1])
+        WRITE_LOGITS(self.address, workspace.addresses[0], n_rows, address(out), out.shape[1])
         labelled = self.kind in ("classifier", "tagger")
         return out[:, : self.settings.n_classes if labelled else self.vocab_size]
 

@@ -19,6 +19,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
+from glassformer.compiled.build import native
 from glassformer.engine.llvm import (
     F32,
     FLOATS,
@@ -26,23 +27,17 @@ from glassformer.engine.llvm import (
     I32,
     I64,
     INTS,
-    KEYS,
-    LANES,
-    LINE,
-    ROWS,
-    VECTORS,
-    WIDTH,
     Builder,
     Value,
     constant,
     dot4,
     load,
     multiply_add,
-    native,
     splat,
     store,
     variable,
 )
+from glassformer.engine.sizes import KEYS, LANES, LINE, ROWS, VECTORS, WIDTH
 
 
 def _prefetch(b: Builder, line: Value) -> None:

@@ -1,19 +1,17 @@
-"""Sums, maxima and exponentials of many floats, views of memory, and the barrier, as LLVM code."""
+"""Sums, maxima and exponentials of many floats, and the barrier of threads, as LLVM code."""
 
 from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.np.arrayobj import populate_array
 
+from glassformer.compiled.build import native
 from glassformer.engine.llvm import (
     F32,
     FLOATS,
     I32,
     I64,
-    KERNEL,
-    LANES,
     Builder,
     Value,
     call,
@@ -22,11 +20,11 @@ from glassformer.engine.llvm import (
     larger,
     load,
     multiply_add,
-    native,
     splat,
     store,
     variable,
 )
+from glassformer.engine.sizes import KERNEL, LANES
 
 # Looks before a waiting thread sleeps, about 300 µs: longer than a sleep, so that a thread that
 # overslept does not send the others to sleep at the next barrier.
@@ -153,38 +151,6 @@ def exponentiate(context: Any, x: Any, top: Any, n: Any, out: Any) -> Any:
         return b.fadd(_reduced(b, "fadd", b.load(vectors)), b.load(singles))
 
     return types.float32(types.intp, types.float32, types.intp, types.intp), emit
-
-
-def _view(kind: Any) -> Any:
-    """Return view(address, n): an array over memory that it does not own."""
-
-    @native
-    def view(context: Any, address: Any, n: Any) -> Any:
-        array_type = types.Array(kind, 1, "C")
-
-        def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
-            address, n = arguments
-            array = context.make_array(array_type)(context, b)
-            size = context.get_abi_sizeof(context.get_data_type(kind))
-            data = b.inttoptr(address, context.get_data_type(kind).as_pointer())
-            stride = ir.Constant(I64, size)
-            populate_array(
-                array,
-                data,
-                cgutils.pack_array(b, [n]),
-                cgutils.pack_array(b, [stride]),
-                stride,
-                None,
-            )
-            return array._getvalue()
-
-        return array_type(types.intp, types.intp), emit
-
-    return view
-
-
-floats, int64s = _view(types.float32), _view(types.int64)
-int32s, int8s, uint8s = _view(types.int32), _view(types.int8), _view(types.uint8)
 
 
 @native

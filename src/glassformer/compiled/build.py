@@ -1,0 +1,123 @@
+"""Compile Python functions with Numba. Only what compiles imports this file.
+
+    @inner
+    def scale(x: Address, n: int, factor: float) -> None: ...
+
+An entry is a plain function of integers (which may be addresses) and floats that calls inner ones.
+It sees arrays and structs through `view` and `struct_at`.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import binding, ir
+from numba.core import cgutils, types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
+
+from glassformer.compiled.entry import SYMBOL
+
+_njit: Any = numba.njit  # which has no types for all of its options
+_cfunc: Any = numba.cfunc
+native: Any = intrinsic  # of a function that emits LLVM code: called with what that code takes
+F = TypeVar("F", bound=Callable[..., Any])
+# Without reference counts: compiled code owns no memory.
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "boundscheck": False, "_nrt": False}
+# Wrappers that let Python and C call a function take as long to compile as the function.
+INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+KINDS = {"q": types.int64, "d": types.float64}
+
+
+def inner(function: F) -> F:
+    """Compile `function` into the functions that call it; Python cannot call it."""
+    return _njit(**INNER, **OPTIONS)(function)
+
+
+def inlined(function: F) -> F:
+    """Put `function` into the functions that call it, before they are compiled.
+
+    For what is short or called once: Numba compiles every other function on its own, and again
+    inside each function that calls it.
+    """
+    return _njit(inline="always", **INNER, **OPTIONS)(function)
+
+
+def machine_code(function: Callable[..., None], kinds: str) -> bytes:
+    """Return an object file with `function` under the name SYMBOL.
+
+    It takes two addresses before its arguments, where Numba's functions write their result and
+    their exception; entries have neither.
+    """
+    made = _cfunc(types.void(*[KINDS[kind] for kind in kinds]), **OPTIONS)(function)
+    module = binding.parse_assembly(made.inspect_llvm())
+    wrapper = made.native_name  # around the function; it reports exceptions to Python
+    for known in module.functions:
+        if not known.is_declaration:
+            known.linkage = "internal"
+    entry = module.get_function(wrapper.removeprefix("cfunc."))
+    entry.name, entry.linkage = SYMBOL, "external"
+    triple, name, features = cpu_target.target_context.codegen().magic_tuple()
+    machine = binding.Target.from_triple(triple).create_target_machine(
+        cpu=name, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
+    )
+    tuning = binding.create_pipeline_tuning_options()
+    passes = binding.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(module, binding.create_pass_builder(machine, tuning))
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def _view(kind: Any) -> Any:
+    """Return view(address, shape): an array over memory that it does not own.
+
+    `shape` is a number, or a tuple of numbers.
+    """
+
+    @native
+    def view(context: Any, address: Any, shape: Any) -> Any:
+        array_type = types.Array(kind, getattr(shape, "count", 1), "C")
+
+        def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
+            address, shape = arguments
+            sizes = cgutils.unpack_tuple(b, shape) if array_type.ndim > 1 else [shape]
+            array = context.make_array(array_type)(context, b)
+            item = ir.Constant(ir.IntType(64), np.dtype(str(kind)).itemsize)
+            strides = [item]
+            for size in reversed(sizes[1:]):
+                strides.insert(0, b.mul(strides[0], size))
+            populate_array(
+                array,
+                b.inttoptr(address, context.get_data_type(kind).as_pointer()),
+                cgutils.pack_array(b, sizes),
+                cgutils.pack_array(b, strides),
+                item,
+                None,
+            )
+            return array._getvalue()
+
+        return array_type(address, shape), emit
+
+    return view
+
+
+floats, float64s, int64s = _view(types.float32), _view(types.float64), _view(types.int64)
+int32s, int8s, uint8s = _view(types.int32), _view(types.int8), _view(types.uint8)
+bools = _view(types.boolean)
+
+
+def struct_at(kind: np.dtype[Any]) -> Any:
+    """Return at(address): the struct of this kind that lies there."""
+    record = numba.from_dtype(kind)
+
+    @native
+    def at(context: Any, address: Any) -> Any:
+        def emit(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
+            return b.inttoptr(arguments[0], context.get_value_type(record))
+
+        return record(types.int64), emit
+
+    return at
