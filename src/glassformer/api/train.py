@@ -16,6 +16,8 @@ from glassformer.output import save_text
 from glassformer.progress import Bar, say, silent
 
 if TYPE_CHECKING:
+    import torch
+
     from glassformer.data.prepare import Prepared
     from glassformer.pipeline import Engine, Pipeline
     from glassformer.train.distributed import World
@@ -170,7 +172,8 @@ def carry_out(
     from glassformer.train.loop import train as run_loop
 
     notice = say if progress else silent
-    with _own_torch_state(), world() as processes, ExitStack() as stack:
+    with world(settings.train.device) as processes, ExitStack() as stack:
+        stack.enter_context(_own_torch_state(processes.device))
         processes.lead(lambda: stack.enter_context(_claimed(folder, resume, notice)))
         for path, content in (texts or {}).items() if processes.leads else ():
             save_text(path, content)
@@ -214,7 +217,7 @@ def verify_resume(settings: RunSettings, notice: Callable[[str], None] = say) ->
             notice(line)
         verify(settings, notice)
 
-    with _own_torch_state(), world() as processes:
+    with world() as processes, _own_torch_state(processes.device):
         processes.lead(lead)
 
 
@@ -241,12 +244,12 @@ def _prepared_by_all(
 
 
 @contextmanager
-def _own_torch_state() -> Iterator[None]:
+def _own_torch_state(device: "torch.device") -> Iterator[None]:
     """Give torch's seed and number of threads back to the caller when a run has ended."""
     import torch
 
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         try:
             yield
         finally:
