@@ -39,12 +39,16 @@ class TrainedRun:
     signal: int | None = None  # that stopped it: 2 after Ctrl-C
 
     def load(
-        self, int8: bool | None = None, engine: "Engine" = "auto", threads: int | None = None
+        self,
+        int8: bool | None = None,
+        engine: "Engine" = "auto",
+        threads: int | None = None,
+        device: str = "cpu",
     ) -> "Pipeline":
         """Load the best checkpoint, as `glassformer.load` does."""
         from glassformer.pipeline import load
 
-        return load(self.folder, int8, engine, threads)
+        return load(self.folder, int8, engine, threads, device)
 
     @property
     def exit_code(self) -> int:
@@ -86,6 +90,7 @@ def train(
     changes: Mapping[str, Any] | None = None,
     resume: bool = False,
     progress: bool = True,
+    device: str | None = None,
 ) -> TrainedRun:
     """Train a model and return its run; `glassformer train` on the command line.
 
@@ -103,10 +108,13 @@ def train(
     changes   settings to change, by section: {"train": {"max_steps": 1000}}.
     resume    continue the run in the folder from its last checkpoint, to the same bits.
     progress  show a bar and the validation scores.
+    device    auto, cpu, cuda, cuda:1 or mps. None: train.device of the recipe, which is auto.
 
     Ctrl-C saves the run and returns it; `signal` is then set.
     """
     settings = settings_of(recipe, changes)
+    if device is not None:
+        settings = settings.replace(train={"device": device})
     folder = Path(run) if run is not None else Path("runs") / _name_of(recipe, settings)
     texts = None
     if data is not None and not isinstance(data, str):

@@ -16,7 +16,6 @@ from glassformer.train.loss import smoothed_loss
 from glassformer.train.optimizer import set_rate
 from glassformer.train.precision import Precision
 
-
 FULL = Precision()
 SMALLEST_SCALE = 1.0  # below it the gradients themselves are too large for fp16
 
@@ -43,9 +42,7 @@ class Objective(nn.Module):
             labels, inputs = _twice(labels), tuple(map(_twice, inputs))
         with self.precision.casting(labels.device):
             features = (self._features or self.model.features)(*inputs)
-        features = features.to(
-            self.model.output.weight.dtype
-        )  # the loss has its own short products
+        features = features.to(self.model.output.weight.dtype)  # the loss shortens its own products
         kinds = self.smoothing, self.agreement, self.precision.of_loss
         return smoothed_loss(features, self.model.output, labels, *kinds)[0]
 
@@ -93,7 +90,7 @@ def train_step(
     if scaler is not None:
         for optimizer in optimizers:
             scaler.unscale_(optimizer)
-    (total,) = world.sum(sum(torch.stack(losses).tolist()))
+    (total,) = world.sum(sum(torch.stack(losses).cpu().tolist()))
     parameters = [p for p in objective.parameters() if p.grad is not None]
     norm = whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
     rate, length = set_rate(optimizers, rate_factor), float(norm)
