@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "errors": set(),
     "config": {"errors"},
     "extras": {"errors"},
+    "device": GROUND | {"extras"},
     "compiled": {"errors"},
     "machine": {"compiled"},
     "measure": set(),
@@ -28,17 +29,21 @@ MAY_IMPORT = {
     "model": {"errors"},
     "model/build.py": GROUND,
     "checkpoint": GROUND | {"data"},
-    "train": GROUND | {"callable_module", "data", "model", "checkpoint", "quantize", "pretrained"},
+    "train": GROUND
+    | {"callable_module", "data", "device", "extras", "model", "checkpoint", "quantize"}
+    | {"pretrained"},
     "decode": {"errors", "compiled"},
     "decode/torch_decoder.py": {"errors", "model"},
     "engine": GROUND | {"compiled", "decode", "quantize"},
     "pretrained": GROUND,
     "pipeline": GROUND
-    | {"extras", "data", "model", "checkpoint", "decode", "engine", "quantize", "pretrained"},
+    | {"extras", "data", "device", "model", "checkpoint", "decode", "engine", "quantize"}
+    | {"pretrained"},
     "evaluate": GROUND
     | {"callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
     | {"picture", "progress"},
-    "doctor": GROUND | {"extras", "compiled", "machine", "checkpoint", "pretrained", "pipeline"},
+    "doctor": GROUND
+    | {"extras", "compiled", "device", "machine", "checkpoint", "pretrained", "pipeline"},
     "inspect": GROUND
     | {"callable_module", "data", "machine", "model", "decode", "pipeline", "evaluate"}
     | {"output", "picture", "progress"},
@@ -50,7 +55,17 @@ BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alo
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 # What a core installation imports: at import time nothing here may need torch or jaxtyping,
 TORCH_FREE = {
-    *("errors", "config", "extras", "compiled", "machine", "measure", "output", "picture"),
+    *(
+        "errors",
+        "config",
+        "extras",
+        "device",
+        "compiled",
+        "machine",
+        "measure",
+        "output",
+        "picture",
+    ),
     "quantize",
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
     *("api", "callable_module", "progress", "cli"),

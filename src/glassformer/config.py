@@ -12,6 +12,7 @@ from glassformer.errors import SettingsError, divisors, nearest
 Count = Annotated[int, Field(ge=1)]
 SHOWN = 200  # characters of a wrong value
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+DEVICE = r"auto|cpu|mps|cuda(:\d{1,3})?"  # names of devices; device.py says which one is there
 
 # Old names of settings, which checkpoints and recipes of earlier versions have.
 RENAMED = {"hidden": "mask_rate", "agreement": "r_drop", "ngram_places": "ngram_buckets"}
@@ -336,6 +337,8 @@ class TrainSettings(Settings):
 
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1  # torch's generator takes 64 bits
     start_from: str | None = None  # run folder or bundled model whose weights initialise this one
+    # Where the model is trained: auto (CUDA, else MPS, else the CPU), cpu, mps, cuda or cuda:1.
+    device: Annotated[str, Field(pattern=f"^({DEVICE})$")] = "auto"
     threads: Count = 2  # threads of a process
     # The limit that is reached first ends the run and its schedule.
     max_steps: Count = 10_000
@@ -359,8 +362,13 @@ class TrainSettings(Settings):
     accumulate: Count = 1  # batches per update
     clip: Annotated[float, Field(gt=0)] = 1.0  # largest gradient norm
     ema: Share = 0.0  # decay of the weight average that is validated; 0: none
-    # Of matrix products; auto is bf16 where the processor has instructions for it.
-    precision: Literal["fp32", "bf16", "auto"] = "fp32"
+    # Of matrix products. On a GPU bf16 and fp16 are autocast, fp16 with a scaled loss, and tf32
+    # rounds the factors of fp32. auto is bf16 where the processor or GPU has instructions for it,
+    # else fp16 on CUDA, else fp32.
+    precision: Literal["fp32", "tf32", "bf16", "fp16", "auto"] = "fp32"
+    # On CUDA: only kernels that give the same bits again, which are slower; needed to resume to the
+    # same bits there. The CPU always does.
+    deterministic: bool = False
     compile: bool = False  # compile the model with torch.compile
     fully_shard: bool = False  # under torchrun: FSDP2 instead of DDP
 

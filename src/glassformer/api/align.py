@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 @overload
 def align(
     model: str | Path, sources: None = None, *, head: str | None = ..., sentences: int = ...,
-    int8: bool | None = ..., threads: int | None = ..., batch_tokens: int | None = ...,
-    command: str | None = ..., progress: bool = ...,
+    int8: bool | None = ..., threads: int | None = ..., device: str = ...,
+    batch_tokens: int | None = ..., command: str | None = ..., progress: bool = ...,
 ) -> "AlignmentScores": ...  # fmt: skip
 @overload
 def align(
     model: str | Path, sources: Sequence[str], targets: Sequence[str] | None = None, *,
     to: str | None = ..., head: str | None = ..., beam_size: int = ..., tokenised: bool = ...,
-    int8: bool | None = ..., threads: int | None = ..., batch_tokens: int | None = ...,
-    progress: bool = ...,
+    int8: bool | None = ..., threads: int | None = ..., device: str = ...,
+    batch_tokens: int | None = ..., progress: bool = ...,
 ) -> "Alignment": ...  # fmt: skip
 def align(
     model: str | Path,
@@ -38,6 +38,7 @@ def align(
     sentences: int = 1_000,
     int8: bool | None = None,
     threads: int | None = None,
+    device: str = "cpu",
     batch_tokens: int | None = None,
     command: str | None = None,
     progress: bool = True,
@@ -55,13 +56,14 @@ def align(
     head       `3.2` is head 2 of layer 3, `3` the average of layer 3, `all` that of all. `+1` reads
                it one step later, `:share` links by share of attention. None: chosen by the data.
     tokenised  words are what stands between spaces; otherwise punctuation is split off.
+    device     as for `load`.
     sentences  of the grammar, to choose heads on and, as many others, to measure on.
     """
     require_torch("glassformer.align")
     from glassformer.inspect.word_attention import BATCH_TOKENS
     from glassformer.pipeline.batches import check_counts, check_list
 
-    aligner = _aligner(model, to, int8, threads, batch_tokens or BATCH_TOKENS, progress)
+    aligner = _aligner(model, to, int8, threads, device, batch_tokens or BATCH_TOKENS, progress)
     chosen = aligner.head(head)
     if sources is None:
         quoted = command or f"glassformer.align({str(model)!r})"
@@ -78,12 +80,13 @@ def _aligner(
     to: str | None,
     int8: bool | None,
     threads: int | None,
+    device: str,
     batch_tokens: int,
     progress: bool,
 ) -> "Aligner":
     from glassformer.inspect.aligner import Aligner
     from glassformer.pipeline import load_translator
 
-    translator = load_translator(model, int8, engine="torch", threads=threads)
+    translator = load_translator(model, int8, "torch", threads, device)
     translator = translator.towards(to or translator.targets[0])
     return Aligner(translator, partial(show_progress, shown=progress), batch_tokens)

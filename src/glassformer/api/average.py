@@ -16,9 +16,11 @@ class Averaged:
     steps: list[Path]  # the checkpoints, oldest first
     kept: int  # checkpoints that the run keeps: train.keep
 
-    def load(self, int8: bool | None = None, threads: int | None = None) -> Pipeline:
+    def load(
+        self, int8: bool | None = None, threads: int | None = None, device: str = "cpu"
+    ) -> Pipeline:
         """Load the averaged model, as `glassformer.load` does."""
-        return load(self.folder, int8, threads=threads)
+        return load(self.folder, int8, threads=threads, device=device)
 
     def __str__(self) -> str:
         return f"the average of {', '.join(step.name for step in self.steps)}: {self.folder}"

@@ -45,6 +45,7 @@ def evaluate(
     length_penalty: float | None = None,
     int8: bool | None = None,
     threads: int | None = None,
+    device: str | None = None,
     batch_tokens: int = BATCH_TOKENS,
     truncate: bool = False,
     tokenised_output: bool = False,
@@ -71,7 +72,8 @@ def evaluate(
     to            target language of a translator of two directions. None: its first.
     beam_size, length_penalty
                   of the search. None: 5, and the model's own penalty.
-    int8, threads as for `load`; not for a model that is loaded already.
+    int8, threads, device
+                  as for `load`; not for a model that is loaded already.
     truncate      cut texts that are too long for the model, instead of refusing them.
     tokenised_output, language
                   for tokenised references: the output is tokens already, or the language whose
@@ -87,7 +89,7 @@ def evaluate(
     from glassformer.evaluate import evaluation as e
     from glassformer.evaluate.examples import Selection
 
-    loaded = _loaded(model, int8, threads, name)
+    loaded = _loaded(model, int8, threads, device, name)
     called = name or (str(model) if isinstance(model, str | Path) else loaded.settings.model.kind)
     watch = partial(show_progress, shown=progress)
     quoted = command or f"glassformer.evaluate({called!r}, ...)"
@@ -127,6 +129,7 @@ def evaluate_sets(
     to: str | None = None,
     int8: bool | None = None,
     threads: int | None = None,
+    device: str | None = None,
     command: str | None = None,
     **options: Any,
 ) -> "Suite":
@@ -138,7 +141,7 @@ def evaluate_sets(
     from glassformer.evaluate.suite import suite
 
     named = [_set_and_split(name) for name in sets]
-    translator = _translator(model, int8, threads)
+    translator = _translator(model, int8, threads, device)
     called = str(model) if isinstance(model, str | Path) else translator.settings.model.kind
     cards = {}
     for (name, split), label in zip(named, sets, strict=True):
@@ -167,6 +170,7 @@ def evaluate_behaviour(
     kind: str | None = None,
     int8: bool | None = None,
     threads: int | None = None,
+    device: str | None = None,
     **options: Any,
 ) -> "list[BehaviourReport]":
     """Run the behaviour suite of hand-written cases in each direction of a translator.
@@ -176,7 +180,7 @@ def evaluate_behaviour(
     """
     from glassformer.evaluate import behaviour
 
-    translator = _translator(model, int8, threads)
+    translator = _translator(model, int8, threads, device)
     return [
         behaviour.run(
             _translation(translator, target, options), _direction(translator, target), kind
@@ -185,8 +189,10 @@ def evaluate_behaviour(
     ]
 
 
-def _translator(model: Model, int8: bool | None, threads: int | None) -> Translator:
-    loaded = _loaded(model, int8, threads)
+def _translator(
+    model: Model, int8: bool | None, threads: int | None, device: str | None
+) -> Translator:
+    loaded = _loaded(model, int8, threads, device)
     if not isinstance(loaded, Translator):
         raise CheckpointError(
             f"{model} is not a translator.",
@@ -218,14 +224,18 @@ def _translation(
 
 
 def _loaded(
-    model: Model, int8: bool | None, threads: int | None, name: str | None = None
+    model: Model,
+    int8: bool | None,
+    threads: int | None,
+    device: str | None,
+    name: str | None = None,
 ) -> Translator | Classifier:
     """Load a model, unless it is loaded; refuse a language model."""
     if isinstance(model, str | Path):
-        loaded = load(model, int8, threads=threads)
-    elif int8 is not None or threads is not None:
+        loaded = load(model, int8, threads=threads, device=device or "cpu")
+    elif (int8, threads, device) != (None, None, None):
         raise InputError(
-            "int8 and threads were given with a model that is loaded already.",
+            "int8, threads or device were given with a model that is loaded already.",
             "They decide how a model is loaded.",
             "Give them to load(), or name the model's folder.",
         )

@@ -27,6 +27,7 @@ def inspect(
     truncate: bool = False,
     int8: bool | None = None,
     threads: int | None = None,
+    device: str | None = None,
     name: str | None = None,
     **search: Any,
 ) -> "Trace":
@@ -42,6 +43,7 @@ def inspect(
     beam_size  of the search. None: 5. `search` are further options of `SearchOptions`.
     truncate   cut a text that is too long for the model, instead of refusing it.
     int8       round the weights to eight bits, as `quantize` does.
+    device     where a model that is named runs, as for `load`.
     name       what the trace calls the model. None: its folder or kind.
 
     In a notebook the trace shows as an attention view in a frame of its own. No network is used,
@@ -50,7 +52,7 @@ def inspect(
     require_torch("glassformer.inspect")
     from glassformer.inspect.trace import trace_of
 
-    loaded = _on_torch(model, to, int8, threads)
+    loaded = _on_torch(model, to, int8, threads, device)
     called = name or (str(model) if isinstance(model, str | Path) else loaded.settings.model.kind)
     if beam_size is not None:
         search["beam_size"] = beam_size
@@ -69,6 +71,7 @@ def inspect_heads(
     truncate: bool = False,
     int8: bool | None = None,
     threads: int | None = None,
+    device: str | None = None,
     progress: bool = True,
 ) -> "HeadStatistics":
     """Return figures of every head over many texts; `glassformer inspect --corpus`.
@@ -83,7 +86,7 @@ def inspect_heads(
     from glassformer.pipeline.batches import check_counts, check_list
 
     check_list(texts)
-    loaded = _on_torch(model, to, int8, threads)
+    loaded = _on_torch(model, to, int8, threads, device)
     watch = partial(show_progress, shown=progress)
     sources, longest = list(texts), loaded.settings.data.max_length
     outputs = sources
@@ -113,9 +116,14 @@ def inspect_heads(
     return found
 
 
-def _on_torch(model: Model, to: str | None, int8: bool | None, threads: int | None) -> Pipeline:
+def _on_torch(
+    model: Model, to: str | None, int8: bool | None, threads: int | None, device: str | None
+) -> Pipeline:
     """Load a model on torch, unless it is loaded; choose the direction of a translator."""
-    loaded = load(model, int8, "torch", threads) if isinstance(model, str | Path) else model
+    if isinstance(model, str | Path):
+        loaded = load(model, int8, "torch", threads, device or "cpu")
+    else:
+        loaded = model
     if isinstance(loaded, Translator):
         return loaded.towards(to or loaded.to or loaded.targets[0])
     if to is not None:

@@ -16,6 +16,8 @@ from glassformer.output import save_text
 from glassformer.progress import Bar, say, silent
 
 if TYPE_CHECKING:
+    import torch
+
     from glassformer.data.prepare import Prepared
     from glassformer.pipeline import Engine, Pipeline
     from glassformer.train.distributed import World
@@ -37,12 +39,16 @@ class TrainedRun:
     signal: int | None = None  # that stopped it: 2 after Ctrl-C
 
     def load(
-        self, int8: bool | None = None, engine: "Engine" = "auto", threads: int | None = None
+        self,
+        int8: bool | None = None,
+        engine: "Engine" = "auto",
+        threads: int | None = None,
+        device: str = "cpu",
     ) -> "Pipeline":
         """Load the best checkpoint, as `glassformer.load` does."""
         from glassformer.pipeline import load
 
-        return load(self.folder, int8, engine, threads)
+        return load(self.folder, int8, engine, threads, device)
 
     @property
     def exit_code(self) -> int:
@@ -84,6 +90,7 @@ def train(
     changes: Mapping[str, Any] | None = None,
     resume: bool = False,
     progress: bool = True,
+    device: str | None = None,
 ) -> TrainedRun:
     """Train a model and return its run; `glassformer train` on the command line.
 
@@ -101,10 +108,13 @@ def train(
     changes   settings to change, by section: {"train": {"max_steps": 1000}}.
     resume    continue the run in the folder from its last checkpoint, to the same bits.
     progress  show a bar and the validation scores.
+    device    auto, cpu, cuda, cuda:1 or mps. None: train.device of the recipe, which is auto.
 
     Ctrl-C saves the run and returns it; `signal` is then set.
     """
     settings = settings_of(recipe, changes)
+    if device is not None:
+        settings = settings.replace(train={"device": device})
     folder = Path(run) if run is not None else Path("runs") / _name_of(recipe, settings)
     texts = None
     if data is not None and not isinstance(data, str):
@@ -170,7 +180,8 @@ def carry_out(
     from glassformer.train.loop import train as run_loop
 
     notice = say if progress else silent
-    with _own_torch_state(), world() as processes, ExitStack() as stack:
+    with world(settings.train.device) as processes, ExitStack() as stack:
+        stack.enter_context(_own_torch_state(processes.device))
         processes.lead(lambda: stack.enter_context(_claimed(folder, resume, notice)))
         for path, content in (texts or {}).items() if processes.leads else ():
             save_text(path, content)
@@ -214,7 +225,7 @@ def verify_resume(settings: RunSettings, notice: Callable[[str], None] = say) ->
             notice(line)
         verify(settings, notice)
 
-    with _own_torch_state(), world() as processes:
+    with world() as processes, _own_torch_state(processes.device):
         processes.lead(lead)
 
 
@@ -241,12 +252,12 @@ def _prepared_by_all(
 
 
 @contextmanager
-def _own_torch_state() -> Iterator[None]:
+def _own_torch_state(device: "torch.device") -> Iterator[None]:
     """Give torch's seed and number of threads back to the caller when a run has ended."""
     import torch
 
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         try:
             yield
         finally:

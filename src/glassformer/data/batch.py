@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,21 +18,51 @@ from glassformer.data.tokenizer import BOS, EOS, PAD, UNK
 IGNORE = -100  # the label of a position that asks nothing, as torch's losses have it
 
 
+class Counts(NamedTuple):
+    """What is counted on the CPU, before a batch is on a device to wait for."""
+
+    labels: int
+    tokens: int
+    cells: int  # of the inputs, padding included
+
+
 @dataclass(frozen=True)
 class Batch:
     """model(*inputs) gives logits for `labels`."""
 
     inputs: tuple[Tensor, ...]
     labels: Tensor
+    counts: Counts | None = None  # None: not counted yet
 
     @property
     def n_labels(self) -> int:
-        return int((self.labels != IGNORE).sum())
+        return self._counted().labels
 
     @property
     def padding(self) -> tuple[int, int]:
         """Cells of the inputs that hold a token, and all of them."""
-        return sum(int((x != PAD).sum()) for x in self.inputs), sum(x.numel() for x in self.inputs)
+        return self._counted()[1:]
+
+    def _counted(self) -> Counts:
+        return self.counts or Counts(
+            int((self.labels != IGNORE).sum()),
+            sum(int((x != PAD).sum()) for x in self.inputs),
+            sum(x.numel() for x in self.inputs),
+        )
+
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device. What goes to CUDA is copied from pinned memory, unwaited for."""
+        if device == self.labels.device:
+            return self
+        moved = [_moved(x, device) for x in (*self.inputs, self.labels)]
+        return Batch(tuple(moved[:-1]), moved[-1], self._counted())
+
+
+def _moved(x: Tensor, device: torch.device) -> Tensor:
+    if device.type != "cuda":
+        return x.to(device)
+    with torch.cuda.device(device):  # a thread begins on GPU 0, and would take memory there
+        return x.pin_memory().to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)

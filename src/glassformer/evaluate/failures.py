@@ -61,7 +61,7 @@ def attention_use(translator: Translator, source: str, output: str) -> Attention
     with torch.inference_mode(), record_attention(translator.model) as maps:
         translator.model(*inputs)
     cross = [w for name, w in maps.items() if name.endswith("cross_attention")]
-    attention = cross[-1][0][0].mean(0).numpy()  # (T, S): a row is a step, the last column </s>
+    attention = cross[-1][0][0].mean(0).cpu().numpy()  # (T, S): a row a step, the last column </s>
     bits = -float((attention * np.log2(attention.clip(1e-12))).sum(-1).mean())
     maximum = float(np.log2(attention.shape[1]))
     spans = translator.source_tokenizer.spans(source)

@@ -25,19 +25,19 @@ def kind_of(name: str) -> Kind:
 
 
 def by_kind(maps: Mapping[str, Sequence[Tensor]]) -> Attention:
-    """Stack the layers that `record_attention` recorded of one sentence in one pass."""
+    """Stack on the CPU the layers that `record_attention` recorded of one sentence in a pass."""
     found: dict[Kind, list[Tensor]] = {}
     for name, (weights,) in maps.items():
         found.setdefault(kind_of(name), []).append(weights[0])
-    return {kind: torch.stack(layers) for kind, layers in found.items()}
+    return {kind: torch.stack(layers).cpu() for kind, layers in found.items()}
 
 
 @torch.no_grad()
 def read(model: nn.Module, ids: Int[Tensor, "1 S"]) -> tuple[Tensor, Attention]:
     """Return the output of a classifier or tagger, and its attention."""
     with record_attention(model) as maps:
-        output = model(ids)
-    return output, by_kind(maps)
+        output = model(ids.to(next(model.parameters()).device))
+    return output.cpu(), by_kind(maps)
 
 
 @torch.no_grad()

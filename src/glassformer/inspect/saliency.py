@@ -93,17 +93,19 @@ def output_saliency(
     """
     twin, leaves = differentiable(model.model)
     read = [ids for ids in (source, inputs) if ids is not None]
-    output_ids = torch.tensor(outputs)
+    device = twin.output.weight.device
+    output_ids = torch.tensor(outputs, device=device)
     found: list[list[Tensor]] = []
-    for steps in torch.arange(len(output_ids)).split(max(1, BATCH_CELLS // sum(map(len, read)))):
+    all_steps = torch.arange(len(output_ids), device=device)
+    for steps in all_steps.split(max(1, BATCH_CELLS // sum(map(len, read)))):
         # Row r is a copy of the sentence whose loss is step r alone: one backward pass for all.
         leaves.clear()
-        ids = [torch.tensor(one).expand(len(steps), -1) for one in read]
+        ids = [torch.tensor(one, device=device).expand(len(steps), -1) for one in read]
         with torch.enable_grad():
-            features = _features(twin, ids)[torch.arange(len(steps)), steps]
+            features = _features(twin, ids)[torch.arange(len(steps), device=device), steps]
             answers = log_odds(twin.output(features), output_ids[steps])
         found.append(gradient_times_input(answers, leaves))
-    parts = [torch.cat(rows) for rows in zip(*found, strict=True)]
+    parts = [torch.cat(rows).cpu() for rows in zip(*found, strict=True)]
     return dict(zip(("source", "target")[-len(read) :], parts, strict=True))
 
 
@@ -119,12 +121,13 @@ def _features(model: Transformer | LanguageModel, ids: list[Tensor]) -> Float[Te
 def label_saliency(model: Classifier, read: Side) -> dict[str, Tensor]:
     """Return the saliency of each label: "source" (C, S) and "left_out" (C, words)."""
     twin, leaves = differentiable(model.model)
-    labels = torch.arange(len(model.labels))
-    ids = torch.tensor(read.ids).expand(len(labels), -1)
+    device = twin.output.weight.device
+    labels = torch.arange(len(model.labels), device=device)
+    ids = torch.tensor(read.ids, device=device).expand(len(labels), -1)
     with torch.enable_grad():
         answers = log_odds(twin(ids), labels)
     (by_token,) = gradient_times_input(answers, leaves)
-    return {"source": by_token, "left_out": left_out(model.model, read)}
+    return {"source": by_token.cpu(), "left_out": left_out(model.model, read)}
 
 
 @torch.no_grad()
@@ -133,8 +136,9 @@ def left_out(model: TransformerClassifier, read: Side) -> Float[Tensor, "C words
     ids = list(read.ids)
     texts = [ids, *(ids[: word.start] + ids[word.end :] for word in read.words)]
     width = len(ids)
-    padded = torch.tensor([[*text, *[model.pad_id] * (width - len(text))] for text in texts])
-    logits = torch.cat([model(rows) for rows in padded.split(max(1, BATCH_CELLS // width))])
+    rows = [[*text, *[model.pad_id] * (width - len(text))] for text in texts]
+    padded = torch.tensor(rows, device=model.output.weight.device)
+    logits = torch.cat([model(part) for part in padded.split(max(1, BATCH_CELLS // width))]).cpu()
     classes = range(logits.size(1))
     odds = torch.stack([log_odds(logits, torch.full((len(logits),), c)) for c in classes])
     return odds[:, :1] - odds[:, 1:]

@@ -82,7 +82,8 @@ def _forced(
     source, target = (pad_sequence(rows, True, model.pad_id) for rows in sides)
     with torch.inference_mode(), record_attention(model) as maps:
         model.features(source, target)
-    return torch.stack([w[0] for name, w in maps.items() if name.endswith("cross_attention")], 1)
+    cross = [w[0] for name, w in maps.items() if name.endswith("cross_attention")]
+    return torch.stack(cross, 1).cpu()
 
 
 def word_attention(

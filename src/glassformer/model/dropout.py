@@ -1,4 +1,4 @@
-"""Dropout (§5.4), with a quarter of the random draws."""
+"""Dropout (§5.4), on a CPU with a quarter of the random draws."""
 
 import torch
 from jaxtyping import Float
@@ -15,11 +15,11 @@ def dropout(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
     """Zero each value with probability `p` (to 1 part in 65,536) and scale the rest to keep E[x].
 
     On a CPU torch draws one random number per value and takes five times as long over it. Four
-    values share a draw here. Compiled code fuses torch's own, so it gets that.
+    values share a draw here. Compiled code and GPUs fuse torch's own, so they get that.
     """
     if check_probability(p) == 0.0:
         return x
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or x.device.type != "cpu":
         return F.dropout(x, p)
     dropped = min(round(p * LEVELS), LEVELS - 1)
     draws = torch.empty(-(-x.numel() // LANES), dtype=torch.int64, device=x.device)

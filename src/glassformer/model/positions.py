@@ -50,8 +50,14 @@ def angles(positions: Int[Tensor, "T"], width: int, base: float = BASE) -> Float
 
     In float64: the sine of a large position needs the digits.
     """
-    even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
-    return positions.double()[:, None] / base ** (even / width)
+    precise = longest_float(positions.device)
+    even = torch.arange(0, width, 2, dtype=precise, device=positions.device)
+    return positions.to(precise)[:, None] / base ** (even / width)
+
+
+def longest_float(device: torch.device) -> torch.dtype:
+    """float64, or float32 on MPS, which has no longer one: sines of position 1,000 to 1e-4."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def sinusoids(positions: Int[Tensor, "T"], d_model: int) -> Float[Tensor, "T D"]:
@@ -146,7 +152,8 @@ class AlibiBias(NoPositions):
         self, q_positions: Int[Tensor, "T"], k_positions: Int[Tensor, "S"]
     ) -> Float[Tensor, "H T S"]:
         distance = (k_positions - q_positions[:, None]).abs()
-        slopes = torch.tensor(self.slopes, dtype=torch.float64, device=distance.device)
+        precise = longest_float(distance.device)
+        slopes = torch.tensor(self.slopes, dtype=precise, device=distance.device)
         return -slopes[:, None, None] * distance
 
 

@@ -1,8 +1,9 @@
-"""Choice of the engine of a model: compiled, or torch on request."""
+"""Choice of the engine of a model: compiled on a CPU; torch on a GPU or on request."""
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from glassformer.checkpoint.format import Checkpoint, types_of
+from glassformer.device import runs_on_cpu
 from glassformer.errors import InputError
 from glassformer.extras import require_torch
 from glassformer.quantize import dequantise_weights
@@ -19,6 +20,7 @@ def inference_model(
     int8: bool | None = None,
     engine: Engine = "auto",
     threads: int | None = None,
+    device: str = "cpu",
 ) -> "CompiledModel | TorchModel":
     """Return the model of a checkpoint, ready for inference; `load` explains the arguments."""
     if engine not in get_args(Engine):
@@ -27,11 +29,18 @@ def inference_model(
             f"The engines are {', '.join(get_args(Engine))}; auto is compiled.",
             'Leave engine out, or say engine="torch" to reach into the torch model.',
         )
-    if engine == "torch":
+    on_cpu = runs_on_cpu(device)
+    if engine == "compiled" and not on_cpu:
+        raise InputError(
+            f"The compiled engine does not run on the device {device!r}.",
+            "It is for CPUs; on other devices the torch model decodes.",
+            "Leave engine out, or say device='cpu'.",
+        )
+    if engine == "torch" or not on_cpu:
         require_torch('engine="torch"')
         from glassformer.pipeline.torch_models import load_torch
 
-        return load_torch(saved, int8, threads)
+        return load_torch(saved, int8, threads, device)
     from glassformer.engine.layout import check_types
     from glassformer.engine.model import CompiledModel
 

@@ -42,6 +42,7 @@ def load(
     int8: bool | None = None,
     engine: Engine = "auto",
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Pipeline:
     """Load the model of a run (its best or latest checkpoint), of a checkpoint, or a bundled one.
 
@@ -53,9 +54,11 @@ def load(
     engine   "compiled", which "auto" takes: fast, without torch. "torch": the readable model, whose
              modules `.model` gives access to; it computes in fp32.
     threads  of the processor, at most. None: as many as the process may use.
+    device   "cpu", "cuda", "cuda:1" or "mps"; "auto": CUDA, else MPS, else the CPU. Elsewhere than
+             on the CPU the torch model runs, in fp32.
     """
     if not isinstance(model, str | Path):
-        return _ensemble([load(one, int8, engine, threads) for one in model])
+        return _ensemble([load(one, int8, engine, threads, device) for one in model])
     saved = read(find(pretrained.resolve(model)))
     kind = saved.settings.model.kind
     if not saved.tokenizers:
@@ -71,7 +74,7 @@ def load(
             "Start a classifier from its encoder: train.start_from; or load its weights by hand.",
         )
     _check_text(str(model), saved)
-    runs = inference_model(saved, int8, engine, threads)
+    runs = inference_model(saved, int8, engine, threads, device)
     in_eight_bits = is_quantised(saved.weights) if int8 is None else int8
     loaded: Pipeline = PIPELINES[kind](runs, saved.tokenizers, saved.settings, in_eight_bits)
     return loaded
@@ -111,23 +114,32 @@ def load_translator(
     int8: bool | None = None,
     engine: Engine = "auto",
     threads: int | None = None,
+    device: str = "cpu",
 ) -> Translator:
     """`load`, and refuse what is not a translator."""
-    return _of_kind(load(model, int8, engine, threads), Translator, model, "translator")
+    return _of_kind(load(model, int8, engine, threads, device), Translator, model, "translator")
 
 
 def load_classifier(
-    model: Name, int8: bool | None = None, engine: Engine = "auto", threads: int | None = None
+    model: Name,
+    int8: bool | None = None,
+    engine: Engine = "auto",
+    threads: int | None = None,
+    device: str = "cpu",
 ) -> Classifier:
     """`load`, and refuse what is not a classifier."""
-    return _of_kind(load(model, int8, engine, threads), Classifier, model, "classifier")
+    return _of_kind(load(model, int8, engine, threads, device), Classifier, model, "classifier")
 
 
 def load_generator(
-    model: Name, int8: bool | None = None, engine: Engine = "auto", threads: int | None = None
+    model: Name,
+    int8: bool | None = None,
+    engine: Engine = "auto",
+    threads: int | None = None,
+    device: str = "cpu",
 ) -> Generator:
     """`load`, and refuse what is not a language model."""
-    return _of_kind(load(model, int8, engine, threads), Generator, model, "language model")
+    return _of_kind(load(model, int8, engine, threads, device), Generator, model, "language model")
 
 
 def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:

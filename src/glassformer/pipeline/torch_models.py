@@ -10,6 +10,7 @@ from glassformer.checkpoint.format import Checkpoint, types_of
 from glassformer.checkpoint.weights import set_weights
 from glassformer.data.batch import pad
 from glassformer.decode.torch_decoder import TorchDecoder
+from glassformer.device import resolve
 from glassformer.engine.layout import check_types, check_values
 from glassformer.errors import CheckpointError
 from glassformer.model.build import Model, build
@@ -27,7 +28,8 @@ class TorchClassifier:
     @torch.inference_mode()
     def classify(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return the logits of each row of ids, (B, C)."""
-        logits: NDArray[np.float32] = self.model(pad(rows, self.model.pad_id)).numpy()
+        ids = pad(rows, self.model.pad_id).to(self.model.output.weight.device)
+        logits: NDArray[np.float32] = self.model(ids).cpu().numpy()
         return logits
 
 
@@ -35,15 +37,18 @@ TorchModel = TorchDecoder | TorchClassifier
 
 
 def load_torch(
-    saved: Checkpoint, int8: bool | None = None, threads: int | None = None
+    saved: Checkpoint,
+    int8: bool | None = None,
+    threads: int | None = None,
+    device: str = "cpu",
 ) -> TorchModel:
-    """Return the torch model of a checkpoint as a decoder or a classifier.
+    """Return the torch model of a checkpoint on a device, as a decoder or a classifier.
 
     torch has one number of threads for the whole process: `threads` sets that one.
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    model = torch_model(saved, int8)
+    model = torch_model(saved, int8).to(resolve(device))
     if isinstance(model, Transformer | LanguageModel):
         return TorchDecoder(model)
     if isinstance(model, TransformerClassifier):

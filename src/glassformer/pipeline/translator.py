@@ -36,7 +36,7 @@ from glassformer.pipeline.batches import (
     pieces_of,
     translations,
 )
-from glassformer.pipeline.engines import torch_module
+from glassformer.pipeline.engines import has_torch_module, torch_module
 from glassformer.pipeline.layout import Layout
 from glassformer.pipeline.memory import answer_within_memory, search_bytes
 from glassformer.pipeline.options import SearchKeywords, Unpack, one_answer
@@ -182,7 +182,11 @@ class Translator:
         from glassformer.data.batch import pad
 
         (x,), (y,) = self.source_tokenizer.encode([source]), self.target_tokenizer.encode([target])
-        return pad([[*x, EOS]]), pad([[BOS, *y]])
+        both = pad([[*x, EOS]]), pad([[BOS, *y]])
+        if not has_torch_module(self.decoders[0]):
+            return both
+        device = self.model.output.weight.device
+        return both[0].to(device), both[1].to(device)
 
     @overload
     def translate(

@@ -1,6 +1,8 @@
 """One process or many: who I am, what we add up, and weights that may be spread over all of us.
 
-torchrun starts the processes and says who is who; without it there is one.
+torchrun starts the processes and says who is who; without it there is one. Processes on CPUs talk
+through gloo. On GPUs gradients and weights go through NCCL, and the few numbers of `World.sum`
+through gloo still: a process may wait for the first one's validation longer than NCCL allows.
 """
 
 import os
@@ -15,16 +17,19 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from glassformer.errors import GlassformerError
+from glassformer.device import resolve
+from glassformer.errors import GlassformerError, SettingsError
 from glassformer.model.stack import Stack
 
 T = TypeVar("T")
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class World:
     rank: int = 0
     size: int = 1
+    device: torch.device = CPU  # of this process's model
 
     @property
     def leads(self) -> bool:
@@ -70,14 +75,28 @@ ALONE = World()
 
 
 @contextmanager
-def world() -> Iterator[World]:
-    """The processes that torchrun started, joined for the length of the block."""
+def world(device: str = "cpu") -> Iterator[World]:
+    """The processes that torchrun started, each on a device, joined for the length of the block.
+
+    With CUDA, process n of a machine takes GPU n.
+    """
     if "RANK" not in os.environ:
-        yield ALONE
+        yield World(device=resolve(device))
         return
-    dist.init_process_group("gloo")
+    own = resolve(device, rank=int(os.environ.get("LOCAL_RANK", "0")))
+    if own.type == "cuda":
+        torch.cuda.set_device(own)
+        dist.init_process_group("cpu:gloo,cuda:nccl", device_id=own)
+    elif own.type == "cpu":
+        dist.init_process_group("gloo")
+    else:
+        raise SettingsError(
+            f"Several processes cannot train on {own.type!r}.",
+            "torch has no way for them to talk there.",
+            "Start one process, or set train.device = 'cpu'.",
+        )
     try:
-        yield World(dist.get_rank(), dist.get_world_size())
+        yield World(dist.get_rank(), dist.get_world_size(), own)
     finally:
         dist.destroy_process_group()
 
@@ -87,10 +106,11 @@ def spread(objective: nn.Module, world: World, fully_shard: bool) -> nn.Module:
     if world.size == 1:
         return objective
     if not fully_shard:
-        return nn.parallel.DistributedDataParallel(objective)
+        ids = [world.device] if world.device.type == "cuda" else None
+        return nn.parallel.DistributedDataParallel(objective, device_ids=ids)
     from torch.distributed.fsdp import fully_shard as shard
 
-    mesh = dist.device_mesh.init_device_mesh("cpu", (world.size,))
+    mesh = dist.device_mesh.init_device_mesh(world.device.type, (world.size,))
     for stack in [m for m in objective.modules() if isinstance(m, Stack)]:
         for layer in stack.layers:
             shard(layer, mesh=mesh)
@@ -107,4 +127,6 @@ def like(tensor: Tensor, pattern: Any) -> Tensor:
     """A whole tensor, which every process has, spread as `pattern` is."""
     if not isinstance(pattern, DTensor):
         return tensor
-    return distribute_tensor(tensor, pattern.device_mesh, pattern.placements, src_data_rank=None)
+    return distribute_tensor(
+        tensor.to(pattern.device), pattern.device_mesh, pattern.placements, src_data_rank=None
+    )

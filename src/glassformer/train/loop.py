@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 
 from glassformer.checkpoint import (
     Checkpoint,
@@ -21,7 +22,7 @@ from glassformer.checkpoint import (
     set_weights,
     weights_of,
 )
-from glassformer.config import RunSettings
+from glassformer.config import RunSettings, TrainSettings
 from glassformer.data.batch import Batch, Examples, prefetch
 from glassformer.data.batching import TokenBatches, draw_seed
 from glassformer.data.prepare import Prepared, prepare
@@ -30,9 +31,10 @@ from glassformer.model.build import build
 from glassformer.model.classifier import TransformerClassifier
 from glassformer.train.distributed import World, spread, whole
 from glassformer.train.early_stopping import EarlyStopping
+from glassformer.train.gpu import gpu_record, kernels
 from glassformer.train.log import Log, Record
 from glassformer.train.optimizer import build_optimizers
-from glassformer.train.precision import products_of, shorten_products
+from glassformer.train.precision import Precision, precision_on, shorten_products
 from glassformer.train.resume import check_origin, check_same_place, check_same_run, origin
 from glassformer.train.schedule import factor
 from glassformer.train.signals import Signals, StopRequested, stop_signals
@@ -57,6 +59,8 @@ class Run:
     optimizers: list[torch.optim.Optimizer]
     stopping: EarlyStopping
     average: MovingAverage | None
+    precision: Precision
+    scaler: GradScaler | None  # of the loss, in fp16
     position: Position = field(default_factory=Position)
     signal: int | None = None  # that ended it
 
@@ -75,12 +79,8 @@ def start(
 ) -> Run:
     """A run at its beginning, or where its newest whole checkpoint left it."""
     settings, s = data.settings, data.settings.train
-    if s.fully_shard and s.optimizer == "muon":
-        raise SettingsError(
-            "train.fully_shard = true does not go with train.optimizer = 'muon'.",
-            "Muon orthogonalises whole matrices, which no process then holds.",
-            "Set train.optimizer = 'adamw', or leave train.fully_shard out.",
-        )
+    precision = precision_on(world.device, s.precision)
+    check_spreading(s, precision)
     torch.set_num_threads(s.threads)
     torch.manual_seed(s.seed)
     model = build(settings.model)
@@ -98,21 +98,46 @@ def start(
             notice(f"votes of n-grams of up to {settings.model.ngrams} words are being counted")
             assert isinstance(data.train, Examples), "a mixture is not for classifiers"
             fit_votes(model.votes, data.train, data.tokenizers.get("joint"))
-    if products := products_of(s.precision):
-        shorten_products(model, products)
-    objective = spread(
-        Objective(model, s.label_smoothing, s.r_drop, s.compile), world, s.fully_shard
-    )
+    model.to(world.device)  # from here on: what was counted or read is on the CPU
+    if precision.products is not None:
+        shorten_products(model, precision.products)
+    objective = Objective(model, s.label_smoothing, s.r_drop, s.compile, precision)
+    objective = spread(objective, world, s.fully_shard)
     rates, betas = (s.learning_rate, s.muon_rate), (s.beta1, s.beta2)
-    optimizers = build_optimizers(model, s.optimizer, *rates, s.weight_decay, betas, products)
+    optimizers = build_optimizers(
+        model, s.optimizer, *rates, s.weight_decay, betas, precision.short
+    )
     average = MovingAverage(model, s.ema) if s.ema else None
     stopping = EarlyStopping(s.metric, s.patience)
     place = RunFolder(folder)
-    run = Run(settings, data, place, world, model, objective, optimizers, stopping, average)
+    scaler = precision.scaler(world.device)
+    run = Run(
+        settings, data, place, world, model, objective, optimizers, stopping, average, precision,
+        scaler,
+    )  # fmt: skip
     if saved is not None and saved.training is not None:
-        run.position = restore(saved.training, model, optimizers)
+        run.position = restore(saved.training, model, optimizers, scaler)
         run.stopping.take_up(**saved.training.values["stopping"])
     return run
+
+
+def check_spreading(s: TrainSettings, precision: Precision) -> None:
+    """Refuse what cannot be done with weights of which each process holds a share."""
+    scaled = precision.autocast is torch.float16
+    if not s.fully_shard or not (scaled or s.optimizer == "muon"):
+        return
+    if scaled:
+        name, why = "train.precision = 'fp16'", "Each process would scale its loss by another rule."
+        remedy = "Set train.precision = 'bf16'"
+    else:
+        name = "train.optimizer = 'muon'"
+        why = "Muon orthogonalises whole matrices, which no process then holds."
+        remedy = "Set train.optimizer = 'adamw'"
+    raise SettingsError(
+        f"train.fully_shard = true does not go with {name}.",
+        why,
+        f"{remedy}, or leave train.fully_shard out.",
+    )
 
 
 def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda record: None) -> str:
@@ -124,7 +149,8 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
     s, at, world = run.settings.train, run.position, run.world
     tell = Log(run.folder.path, at.step, s.tensorboard, report).write if world.leads else report
     meter = Meter(at)
-    with stop_signals() as signals:
+    chosen = kernels(world.device, run.precision.tf32, s.deterministic)
+    with stop_signals() as signals, chosen:
         if at.unvalidated and (reason := conclude(run, evaluate, tell, signals)):
             return reason
         for batches in reading(run):
@@ -136,7 +162,7 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
             seeds = (draw_seed(s.seed, at.step, world.rank + i * world.size) for i in count())
             try:
                 update = train_step(
-                    run.objective, run.optimizers, batches, seeds, rate, s.clip, world
+                    run.objective, run.optimizers, batches, seeds, rate, s.clip, world, run.scaler
                 )
             except TrainingError:  # before the update: what was good is good still
                 at.step -= 1
@@ -147,7 +173,7 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
             meter.add(update, batches)
             at.unvalidated = at.step % s.validate_every == 0 or ending(run) is not None
             if at.step % s.log_every == 0:
-                tell(meter.read(update.rate))
+                tell(meter.read(update.rate) | gpu_record(world.device, run.scaler))
             if world.any(signals.received is not None):
                 return stop_for(run, signals)
             if at.unvalidated and (reason := conclude(run, evaluate, tell, signals)):
@@ -190,7 +216,7 @@ def reading(run: Run) -> Iterator[list[Batch]]:
     while True:
         if at.batch == 0:  # else the epoch is finished first, or broken off below
             at.final = at.final or is_time_for_final(run)
-        for batch, batches in prefetch(updates(run)):
+        for batch, batches in prefetch(on_device(updates(run), run.world.device)):
             if is_time_for_final(run):
                 at.final = True
                 break
@@ -229,6 +255,14 @@ def updates(run: Run) -> Iterator[tuple[int, list[Batch]]]:
         yield end, [examples.batch(batches[i], draw_seed(s.seed, epoch, i)) for i in mine]
 
 
+def on_device(
+    updates: Iterator[tuple[int, list[Batch]]], device: torch.device
+) -> Iterator[tuple[int, list[Batch]]]:
+    """The same updates with their batches on the device; `prefetch` copies them a step ahead."""
+    for end, batches in updates:
+        yield end, [batch.to(device) for batch in batches]
+
+
 class Meter:
     """Return the log record of the updates since the last one."""
 
@@ -243,7 +277,7 @@ class Meter:
         at.labels += update.labels
         self._labels += update.labels
         added = {
-            "updates": 1,
+            "updates": int(not update.skipped),
             "labels": update.labels,
             "loss": update.loss * update.labels,
             "norm": update.gradient_norm,
@@ -258,7 +292,7 @@ class Meter:
             **at.place,
             "train_loss": w["loss"] / w["labels"],
             "labels_per_second": self._labels / (now - self._since),
-            "gradient_norm": w["norm"] / w["updates"],
+            "gradient_norm": w["norm"] / max(1, w["updates"]),
             "learning_rate": rate,
             "padding": 1 - w["real"] / w["cells"],
             "seconds": at.seconds,
@@ -290,7 +324,7 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
                 sets = {one.name: one.examples for one in run.data.valid_sets} or run.data.valid
                 scores = validate(
                     run.settings.model, weights, sets, data.batch_tokens, evaluate,
-                    s.attention_entropy,
+                    s.attention_entropy, world.device,
                 )  # fmt: skip
         except StopRequested:
             return stop_for(run, signals)
@@ -323,6 +357,6 @@ def keep_good_weights(run: Run) -> None:
 
 def save(run: Run, weights: dict[str, Tensor], is_best: bool) -> None:
     step, keep = run.position.step, run.settings.train.keep
-    state = capture(run.model, run.optimizers, run.position, run.stopping, run.average)
+    state = capture(run.model, run.optimizers, run.position, run.stopping, run.average, run.scaler)
     saved = Checkpoint(run.settings, as_arrays(weights), run.data.tokenizers, state)
     run.world.lead(lambda: run.folder.save(saved, step, is_best, keep))

@@ -24,6 +24,7 @@ def smoothed_loss(
     labels: Int[Tensor, "*B"],
     smoothing: float = 0.0,
     agreement: float = 0.0,
+    products: torch.dtype | None = None,
 ) -> tuple[Float[Tensor, ""], int]:
     """The sum of -Σ q(k) log p(k) over all positions that ask something, and their number.
 
@@ -33,6 +34,8 @@ def smoothed_loss(
     With `agreement` the batch holds everything twice, one half like the other but for dropout. The
     loss is then the mean of the halves', plus so much of what parts them (R-Drop, Liang et al.,
     2021: their α, and half of their sum).
+
+    `products` is the type of the products with the output's weights; None: the output's own.
     """
     asked, halves = labels != IGNORE, 2 if agreement else 1
     features, labels = features[asked], labels[asked]
@@ -45,7 +48,7 @@ def smoothed_loss(
         labels.view(halves, n),
         smoothing,
         agreement,
-        output.products if isinstance(output, ShortLinear) else output.weight.dtype,
+        products or (output.products if isinstance(output, ShortLinear) else output.weight.dtype),
         torch.is_grad_enabled(),
     )
     return total / halves, n

@@ -1,20 +1,81 @@
-"""Products of shorter numbers: bf16 where weights are multiplied, fp32 everywhere else.
+"""Products of shorter numbers. The weights, their gradients and the optimiser stay in fp32.
 
-Autocast would also put attention and much of what is between the products into bf16, which a
-processor computes no faster, and casts back and forth.
+On a CPU weights are multiplied in bf16, and everything else is in fp32: autocast would also put
+attention and much of what is between the products into bf16, which a processor computes no faster,
+and casts back and forth. On a GPU torch's autocast chooses, which the fused kernels of attention
+need; fp16 then has its loss scaled, so that small gradients do not vanish.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.autograd.function import once_differentiable
 
+from glassformer.errors import SettingsError
 from glassformer.model.replace import replace
 
 
+@dataclass(frozen=True)
+class Precision:
+    """The types that a run computes in; None is that of the weights."""
+
+    products: torch.dtype | None = None  # of each linear layer, on a CPU
+    autocast: torch.dtype | None = None  # of the forward pass, on a GPU
+    tf32: bool = False  # fp32 factors are rounded to TF32 (10 bits), on CUDA
+
+    @property
+    def short(self) -> torch.dtype | None:
+        """The type that Muon multiplies in."""
+        return self.products or self.autocast
+
+    @property
+    def of_loss(self) -> torch.dtype | None:
+        """The type of the output projection inside the loss.
+
+        Not fp16: the loss takes its gradients as it is computed, before the scale is known.
+        """
+        return None if self.autocast is torch.float16 else self.autocast
+
+    def casting(self, device: torch.device) -> AbstractContextManager[Any]:
+        """Return the context of a forward pass."""
+        return torch.autocast(device.type, self.autocast) if self.autocast else nullcontext()
+
+    def scaler(self, device: torch.device) -> GradScaler | None:
+        """Return what scales the loss, which fp16 alone needs."""
+        return GradScaler(device.type) if self.autocast is torch.float16 else None
+
+
+def precision_on(device: torch.device, name: str) -> Precision:
+    """Return what `train.precision` means on a device; refuse what the device cannot do."""
+    kind = device.type
+    if kind == "cpu" and name in ("fp32", "bf16", "auto"):
+        return Precision(products=products_of(name))
+    if kind == "cuda":
+        name = _best_on_cuda() if name == "auto" else name
+    elif name == "auto":
+        name = "fp32"
+    valid = {"cpu": ("fp32", "bf16"), "cuda": ("fp32", "tf32", "bf16", "fp16")}
+    if name not in valid.get(kind, ("fp32", "bf16")):
+        raise SettingsError(
+            f"train.precision = {name!r} does not go with the device {kind!r}.",
+            "TF32 and fp16 with a scaled loss are for CUDA.",
+            "Set train.precision = 'bf16', 'fp32' or 'auto'.",
+        )
+    autocast = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name)
+    return Precision(autocast=autocast, tf32=kind == "cuda" and name != "fp32")
+
+
+def _best_on_cuda() -> str:
+    """bf16 where the GPU has instructions for it (compute capability 8.0), else fp16."""
+    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+
+
 def products_of(precision: str) -> torch.dtype | None:
-    """The type that `train.precision` has weights multiplied in; None is their own."""
+    """The type that a CPU multiplies weights in; None is their own."""
     able = torch.cpu.get_capabilities()
     if precision == "auto":
         precision = "bf16" if able.get("avx512_bf16") or able.get("amx_bf16") else "fp32"

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 
 from glassformer.checkpoint import TrainingState, as_tensors
 from glassformer.train.distributed import like, whole
@@ -58,31 +59,53 @@ def capture(
     position: Position,
     stopping: EarlyStopping,
     average: MovingAverage | None,
+    scaler: GradScaler | None = None,
 ) -> TrainingState:
     """Tensors under `<what>/<parameter>`. Every process must call: they may be spread over all.
+
+    They are copies on the CPU: a run may be resumed on another device.
 
     With an average, that is what the checkpoint holds as its weights, and the raw ones go here.
     """
     names = {id(p): name for name, p in model.named_parameters()}
     tensors = {
-        f"{key}/{names[id(parameter)]}": whole(value).clone()
+        f"{key}/{names[id(parameter)]}": on_cpu(value)
         for optimizer in optimizers
         for parameter, state in optimizer.state.items()
         for key, value in state.items()
     }
     if average is not None:
-        tensors |= {f"raw/{n}": whole(p.detach()).clone() for n, p in model.named_parameters()}
-    return TrainingState(tensors, {"position": asdict(position), "stopping": asdict(stopping)})
+        tensors |= {f"raw/{n}": on_cpu(p.detach()) for n, p in model.named_parameters()}
+    values = {"position": asdict(position), "stopping": asdict(stopping)}
+    if scaler is not None:
+        values["scaler"] = scaler.state_dict()
+    return TrainingState(tensors, values)
+
+
+def on_cpu(tensor: Tensor) -> Tensor:
+    """A copy of a tensor, gathered from all processes."""
+    return whole(tensor).to("cpu", copy=True)
 
 
 @torch.no_grad()
-def restore(saved: TrainingState, model: nn.Module, optimizers: Optimizers) -> Position:
-    """Put a captured state back, spread as the parameters are now."""
+def restore(
+    saved: TrainingState,
+    model: nn.Module,
+    optimizers: Optimizers,
+    scaler: GradScaler | None = None,
+) -> Position:
+    """Put a captured state back, on the devices and spread as the parameters are now.
+
+    A run that was not trained in fp16 before begins with the scale that a new run has.
+    """
+    if scaler is not None and "scaler" in saved.values:
+        scaler.load_state_dict(saved.values["scaler"])
     parameters = dict(model.named_parameters())
     owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}
     for path, tensor in sorted(as_tensors(saved.tensors).items()):  # in one order in every process
         key, _, name = path.partition("/")
         parameter = parameters[name]
+        tensor = tensor.to(parameter.device)
         value: Tensor = like(tensor, parameter) if tensor.dim() else tensor
         if key == "raw":
             parameter.copy_(value)

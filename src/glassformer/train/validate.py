@@ -18,6 +18,7 @@ from glassformer.data.batching import TokenBatches
 from glassformer.model.attention import record_attention
 from glassformer.model.build import build
 from glassformer.model.classifier import TransformerClassifier
+from glassformer.train.distributed import CPU
 from glassformer.train.loss import smoothed_loss
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
@@ -31,13 +32,14 @@ def validate(
     batch_tokens: int,
     evaluate: Evaluate | None,
     entropy: bool = False,
+    device: torch.device = CPU,
 ) -> dict[str, float]:
     """Loss without smoothing, perplexity, accuracy with the true past given, and `evaluate`'s.
 
     Of several sets of examples the scores are the means, and each one's are beside them: `loss`
     and `loss/news`.
     """
-    model: Any = build(settings).eval()
+    model: Any = build(settings).to(device).eval()
     set_weights(model, weights)
     sets = {"": examples} if isinstance(examples, Examples) else examples
     by_set = {name: score(model, one, batch_tokens) for name, one in sets.items()}
@@ -49,7 +51,8 @@ def validate(
     if entropy:
         first_set = next(iter(sets.values()))
         batches = TokenBatches(first_set.lengths, batch_tokens).epoch(0, shuffle=False)
-        scores |= attention_entropy(model, first_set.batch(batches[len(batches) // 2]).inputs)
+        batch = first_set.batch(batches[len(batches) // 2]).to(device)
+        scores |= attention_entropy(model, batch.inputs)
     return scores | (evaluate(model) if evaluate is not None else {})
 
 
@@ -59,7 +62,7 @@ def score(model: Any, examples: Examples, batch_tokens: int) -> dict[str, float]
     loss, labels = 0.0, 0
     right: Counter[str] = Counter()
     for indices in batches:
-        batch = examples.batch(indices)
+        batch = examples.batch(indices).to(model.output.weight.device)
         total, answers = answer(model, batch)
         asked = batch.labels[batch.labels != IGNORE]
         right.update({name: int((best == asked).sum()) for name, best in answers.items()})

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from glassformer.checkpoint import Checkpoint, RunFolder, read
 from glassformer.config import RunSettings
+from glassformer.device import resolve
 from glassformer.errors import TrainingError
-from glassformer.train.distributed import ALONE
+from glassformer.train.distributed import World
 from glassformer.train.log import Record
 from glassformer.train.loop import prepared, start, train
 from glassformer.train.schedule import FALLING
@@ -95,7 +96,8 @@ def part(folder: Path, run: str, step: int, number: int) -> None:
     settings = RunSettings.from_toml((folder / "recipe.toml").read_bytes())
     resume = bool(RunFolder(place).steps())
     data = prepared(settings, place if resume else None)
-    train(start(data, place, ALONE, resume, print), report=stop)
+    world = World(device=resolve(settings.train.device))
+    train(start(data, place, world, resume, print), report=stop)
 
 
 def _newest(folder: Path) -> Checkpoint:

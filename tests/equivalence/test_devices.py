@@ -1,0 +1,213 @@
+"""Nothing is left on another device: a stand-in that refuses to mix, and fake CUDA tensors.
+
+The stand-in computes on the CPU, so every result is compared with the CPU's. torch attends by its
+plain kernel there and by a fused one on the CPU: results agree up to rounding.
+
+translators                     forward, backward, one update, greedy and beam search, all pairs of
+                                choices of all seams
+other kinds                     the same, every position scheme
+runs                            train, save, resume, and resume on the other device
+pipelines                       texts, traces, saliency, forced attention
+fake CUDA tensors               forward and steps of a search, every position scheme
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from equivalence.variants import (
+    DECODERS,
+    KINDS,
+    PAIRS,
+    POSITIONS,
+    Case,
+    batch,
+    randomised,
+    toy_settings,
+)
+from glassformer.data.batch import Batch
+from glassformer.data.tokenizer import BOS, EOS
+from glassformer.decode.decoder import Decoder
+from glassformer.decode.options import SearchOptions
+from glassformer.decode.search import search
+from glassformer.decode.torch_decoder import TorchDecoder
+from glassformer.decode.torch_decoder import _top as top_places
+from glassformer.model import positions
+from glassformer.model.build import build
+from glassformer.model.positions import NoPositions, longest_float, sinusoids
+from glassformer.train.distributed import World
+from glassformer.train.optimizer import build_optimizers
+from glassformer.train.step import Objective, train_step
+from standin import DeviceMixError, standing_in
+from train.runs import assert_same_bits, latest, tiny, trained
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+NEAR = {"rtol": 1e-4, "atol": 1e-5}
+WAYS = [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}]
+SCHEMES: list[Case] = [{"positions": scheme} for scheme in POSITIONS]
+SELECTIONS = {kind: PAIRS if kind == "translator" else SCHEMES for kind in KINDS}
+
+
+def twins(kind: str, case: Case, device: torch.device) -> tuple[Any, Any]:
+    """One model on the CPU, the same on the device, with a learned output of its own."""
+    settings = toy_settings(kind=kind, tie_target_output=False, max_positions=16, **case)
+    model = randomised(build(settings))
+    moved = build(settings).to(device)
+    moved.load_state_dict(model.state_dict())
+    return model, moved
+
+
+def example(kind: str, model: Any) -> Batch:
+    """A batch of this kind with labels for each of its answers."""
+    inputs = batch(kind)
+    answers = model(*inputs).detach()
+    return Batch(inputs, torch.randint(0, answers.size(-1), answers.shape[:-1]))
+
+
+def updated(model: nn.Module, one: Batch) -> tuple[float, float]:
+    optimizers = build_optimizers(model, "muon", 0.01, 0.02, 0.01, (0.9, 0.98))
+    update = train_step(Objective(model, 0.1), optimizers, [one], [1], 1.0, 1.0)
+    return update.loss, update.gradient_norm
+
+
+def on_cpu(model: nn.Module) -> dict[str, Tensor]:
+    return {name: parameter.detach().cpu() for name, parameter in model.named_parameters()}
+
+
+def answers(decoder: Decoder, options: dict[str, Any]) -> tuple[list[list[int]], list[float]]:
+    sources = [[5, 6, EOS], [7, EOS], [4, 4, 8, 9, EOS]] if decoder.reads_source else None
+    begin = None if sources else [[5], [6, 7], []]
+    how = SearchOptions(max_length=4, **options)
+    found = search(decoder, sources, BOS, EOS, how, begin)
+    each = [one for some in found for one in some]
+    return [one.ids for one in each], [one.score for one in each]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_variant_computes_trains_and_searches_on_its_device(kind: str) -> None:
+    with standing_in() as device:
+        for case in SELECTIONS[kind]:
+            model, moved = twins(kind, case, device)
+            one = example(kind, model)
+            if kind in DECODERS:
+                for way in WAYS:
+                    ids, scores = answers(TorchDecoder(moved), way)
+                    assert (ids, pytest.approx(scores)) == answers(TorchDecoder(model), way)
+            there = one.to(device)
+            assert_close(moved.train()(*there.inputs).cpu(), model.train()(*one.inputs), **NEAR)
+            assert_close(updated(moved, there), updated(model, one), **NEAR)
+            assert_close(on_cpu(moved), on_cpu(model), **NEAR)
+
+
+# The check itself
+
+
+class Forgetful(NoPositions):
+    """A position scheme that makes its numbers on the CPU, as one easily does by mistake."""
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + sinusoids(torch.arange(x.size(1)), x.size(2)).to(x.dtype)
+
+
+def test_a_module_that_forgets_the_device_is_caught() -> None:
+    model: Any = build(toy_settings(positions="none"))
+    model.encoder.positions = Forgetful()
+    ids = batch("translator")
+    model(*ids)  # on a CPU nobody would notice
+    with standing_in() as device:
+        model.to(device)
+        with pytest.raises(DeviceMixError, match="of the device and of the CPU"):
+            model(*[x.to(device) for x in ids])
+        with pytest.raises(DeviceMixError):
+            model(*ids)  # a batch that was not moved
+
+
+def test_without_float64_as_on_mps_every_position_scheme_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert longest_float(torch.device("mps")) is torch.float32
+    assert longest_float(torch.device("cuda")) is torch.float64
+    with standing_in(torch.float64) as device:
+        with pytest.raises(TypeError, match=r"the device has no torch\.float64"):
+            sinusoids(torch.arange(3, device=device), 4)
+        monkeypatch.setattr(positions, "longest_float", lambda device: torch.float32)
+        for scheme in POSITIONS:
+            model, moved = twins("translator", {"positions": scheme}, device)
+            one = example("translator", model)
+            assert_close(updated(moved, one.to(device)), updated(model, one), **NEAR)
+            assert answers(TorchDecoder(moved), WAYS[1])[0]
+
+
+# Fake CUDA tensors
+
+
+@pytest.fixture
+def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """Tensors that have a device and no data: a mix of devices raises, values are not known.
+
+    As a compiler does, the model then leaves out checks of values; no two scores are equal.
+    """
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "__bool__", lambda x: False)
+    with FakeTensorMode():
+        yield torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize("scheme", POSITIONS)
+def test_fake_cuda_tensors_pass_through_forward_and_search(
+    scheme: str, fake_cuda: torch.device
+) -> None:
+    model: Any = build(toy_settings(positions=scheme, max_positions=16)).to(fake_cuda)
+    source, target = torch.ones(3, 5, dtype=torch.long), torch.ones(3, 4, dtype=torch.long)
+    assert model(source.to(fake_cuda), target.to(fake_cuda)).device == fake_cuda
+    with pytest.raises(RuntimeError, match="different devices|same device"):
+        model(source, target)
+    for width in (1, 3):
+        decoding = TorchDecoder(model).start([[5, EOS], [6, 7, EOS], [EOS]], 3, width, 4)
+        scores = decoding.prefill(np.full((3, 1), BOS))
+        for parents in (None, np.zeros((3, width), np.int64)):
+            values, ids = top_places(scores.logits, 2)
+            assert values.device == ids.device == fake_cuda
+            scores = decoding.step(np.full((3, width), 5), parents)
+        decoding.keep(np.array([0, 2]))
+        assert decoding.step(np.full((2, width), 5)).logits.device == fake_cuda
+
+
+# Runs
+
+TRAINED: dict[str, dict[str, Any]] = {
+    "muon, averaged": {
+        "train": {"optimizer": "muon", "ema": 0.9, "accumulate": 2},
+        "model": {"dropout": 0.0},
+    },
+    "adamw, recomputed": {
+        "train": {"attention_entropy": True},
+        "model": {"activation_checkpointing": True, "positions": "rope", "dropout": 0.0},
+    },
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_run_is_trained_saved_and_resumed_on_a_device_as_on_the_cpu(
+    tmp_path: Path, name: str
+) -> None:
+    data = tiny(**TRAINED[name])
+    trained(data, tmp_path / "cpu")
+    trained(data, tmp_path / "from-cpu", stop=3)
+    with standing_in() as device:
+        there = World(device=device)
+        run, _ = trained(data, tmp_path / "whole", world=there)
+        trained(data, tmp_path / "parts", stop=3, world=there)
+        trained(data, tmp_path / "parts", resume=True, world=there)
+        trained(data, tmp_path / "from-cpu", resume=True, world=there)
+        assert {p.device for p in run.model.parameters()} == {device}
+        states = [s for optimizer in run.optimizers for s in optimizer.state.values()]
+        assert {x.device for state in states for x in state.values()} == {device}
+    assert_same_bits(tmp_path / "whole", tmp_path / "parts")
+    for folder in ("whole", "from-cpu"):
+        assert_close(latest(tmp_path / folder).weights, latest(tmp_path / "cpu").weights, **NEAR)
