@@ -31,7 +31,10 @@ def values_of(field: FieldInfo) -> st.SearchStrategy:
     if field.annotation is int:
         return COUNTS
     if field.annotation is float:
-        return st.floats(0.0, 1.0, exclude_max=True)
+        names = ("ge", "gt", "le", "lt")
+        bounds = {n: getattr(r, n) for r in field.metadata for n in names if hasattr(r, n)}
+        low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
+        return st.floats(low, high, exclude_min="gt" in bounds, exclude_max="lt" in bounds)
     if type(None) in get_args(field.annotation):
         return st.none() | COUNTS
     return st.from_type(field.annotation)  # a bool or one of some strings
@@ -89,7 +92,7 @@ def test_no_unknown_name_gets_through(name):
         ("n_heads", "many", "valid integer"),
         ("encoder_layers", 2.5, "integer"),
         ("max_positions", None, "valid integer"),
-        ("pad_id", -1, "greater than or equal to 0"),
+        ("pad_id", -2, "greater than or equal to -1"),
         ("n_kv_heads", 0, "greater than or equal to 1"),
         ("dropout", 1.0, "less than 1"),
         ("dropout", -0.1, "greater than or equal to 0"),

@@ -120,14 +120,20 @@ class ModelSettings(Settings):
     """Everything that decides a model's architecture. `model/build.py` alone reads it."""
 
     kind: Literal[
-        "translator", "language-model", "masked-language-model", "classifier", "tagger"
-    ] = "translator"  # what the model does; a tagger labels every token
+        "translator", "language-model", "masked-language-model", "classifier", "tagger", "embedder"
+    ] = "translator"  # what the model does; a tagger labels every token, an embedder gives a vector
 
     vocab_size: Count = 8_000  # subwords, of the target if the source has its own
     source_vocab_size: Count | None = None  # None: the same vocabulary as the target's
     tie_source_target: bool = True  # one embedding table for source and target
     tie_target_output: bool = True  # the output projection is the target embedding
-    pad_id: Annotated[int, Field(ge=0)] = 0  # id of the padding token
+    output_bias: bool = False  # bias of the output over the vocabulary; classifiers have one anyway
+    # Factor of the embedding, √d_model or none.
+    embedding_scale: Literal["sqrt-d_model", "none"] = "sqrt-d_model"
+    embedding_norm: bool = False  # norm after the sum of embedding and positions
+    # First vector of the decoder's input: its begin mark's, or zeros (Marian).
+    start_vector: Literal["token", "zeros"] = "token"
+    pad_id: Annotated[int, Field(ge=-1)] = 0  # id of the padding token; -1: none
 
     d_model: Count = 128  # width of the model
     n_heads: Count = 4  # query heads; d_model is a multiple of it
@@ -137,15 +143,21 @@ class ModelSettings(Settings):
     decoder_layers: Count = 4  # layers of the decoder
 
     positions: Literal[
-        "sinusoidal", "learned", "rope", "alibi", "relative", "relative-bucketed", "none"
-    ] = "sinusoidal"  # position scheme
+        *("sinusoidal", "sinusoidal-halves", "learned", "rope", "alibi"),
+        *("relative", "relative-bucketed", "none"),
+    ] = "sinusoidal"  # position scheme; "sinusoidal-halves" has all sines before all cosines
     max_positions: Count = 1_024  # rows of the learned table
     max_distance: Count | None = None  # of relative positions; None: the scheme's default
+    rope_base: Annotated[float, Field(gt=1, le=1e12)] = 10_000.0  # longest wavelength over 2π
+    # Features that RoPE turns as a pair: neighbours, or feature i of the first half of a head
+    # with feature i of the second.
+    rope_pairs: Literal["neighbours", "halves"] = "neighbours"
     # Layer norm after or before each sub-layer.
     residual: Literal["post-norm", "pre-norm"] = "pre-norm"
     norm: Literal["layer-norm", "rms-norm"] = "layer-norm"  # kind of normalisation
-    # Activation of the feed-forward network.
-    feed_forward: Literal["relu", "gelu", "swiglu"] = "relu"
+    norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5  # ε of the norms
+    # Activation of the feed-forward network; "gelu-tanh" is GELU approximated by a tanh.
+    feed_forward: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"] = "relu"
     attention_bias: bool = False  # in the projections of attention; the paper has none
     feed_forward_bias: bool = True  # bias in the feed-forward projections
 
@@ -230,6 +242,9 @@ def check_together(s: ModelSettings) -> None:
     if s.ngrams and s.kind != "classifier":
         why = "n-grams vote for one class of the whole text."
         _refuse(s, "ngrams", "kind", why, [0])
+    if s.start_vector == "zeros" and s.kind != "translator":
+        why = "Only a translator's decoder begins with a mark that is no part of the text."
+        _refuse(s, "start_vector", "kind", why, ["token"])
     if s.max_distance is not None and not s.positions.startswith("relative"):
         why = "Only relative positions are clipped at a distance."
         _refuse(s, "positions", "max_distance", why, ["relative", "relative-bucketed"])

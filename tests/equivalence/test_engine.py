@@ -87,6 +87,30 @@ def test_an_encoder_gives_the_logits_of_the_model(variant: Case) -> None:
     assert_labels_as_the_model_does(odd(variant))
 
 
+@pytest.mark.parametrize("positions", ["sinusoidal", "sinusoidal-halves", "learned", "rope"])
+@pytest.mark.parametrize("embedding_norm", [False, True])
+def test_a_decoder_may_start_from_zeros(positions: str, embedding_norm: bool) -> None:
+    changes = {"positions": positions, "embedding_norm": embedding_norm}
+    assert_decodes_as_the_model_does(odd({}, start_vector="zeros", **changes))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("separate", [True, False])
+def test_a_bias_of_the_output_is_added_to_logits_only(tied: bool, separate: bool) -> None:
+    ties = {"tie_target_output": tied, "tie_source_target": not separate}
+    assert_decodes_as_the_model_does(odd({}, output_bias=True, **ties))
+
+
+@pytest.mark.parametrize("pooling", choices("pooling"))
+@pytest.mark.parametrize("residual", choices("residual"))
+def test_an_embedder_gives_the_vectors_of_the_model(pooling: str, residual: str) -> None:
+    changes = {"kind": "embedder", "pooling": pooling, "residual": residual}
+    model, rows = odd(changes, embedding_norm=True), sentences(*LENGTHS, 9)
+    with torch.inference_mode():
+        expected = model.double()(pad(rows, 0)).numpy()
+    assert np.abs(engine(model.float()).embed(rows) - expected).max() < TOLERANCE
+
+
 BIASES = cases({"attention_bias": (False, True), "feed_forward_bias": (False, True)})
 TIES = [
     {"tie_source_target": True, "tie_target_output": True},

@@ -21,14 +21,33 @@ def choices(setting: str) -> tuple[str, ...]:
 
 KINDS = choices("kind")
 DECODERS = ("translator", "language-model")
-POSITIONS = choices("positions")
+# Choices that only models of other libraries need: in pairs with everything, not in the product.
+FOREIGN = ("sinusoidal-halves", "gelu-tanh", "silu")
+
+
+def own_choices(setting: str) -> tuple[str, ...]:
+    return tuple(choice for choice in choices(setting) if choice not in FOREIGN)
+
+
+POSITIONS = own_choices("positions")
 SEAMS: dict[str, tuple[Any, ...]] = {
     "positions": POSITIONS,
     "residual": choices("residual"),
     "norm": choices("norm"),
-    "feed_forward": choices("feed_forward"),
+    "feed_forward": own_choices("feed_forward"),
     "n_kv_heads": (4, 2, 1),  # MHA, GQA, MQA
     "attention": choices("attention"),
+}
+FOREIGN_SEAMS: dict[str, tuple[Any, ...]] = {
+    **SEAMS,
+    "positions": ("sinusoidal-halves", "learned", "rope"),
+    "feed_forward": ("gelu-tanh", "silu"),
+    "embedding_scale": choices("embedding_scale"),
+    "embedding_norm": (False, True),
+    "output_bias": (False, True),
+    "norm_eps": (1e-5, 0.1),
+    "rope_base": (10_000.0, 50.0),
+    "rope_pairs": choices("rope_pairs"),
 }
 TOY = ModelSettings(
     vocab_size=11,
@@ -75,7 +94,8 @@ def variants(selection: list[Case], *kinds: str) -> list[Any]:
 
 
 ALL = cases(SEAMS)
-PAIRS = all_pairs(SEAMS)
+FOREIGN_PAIRS = all_pairs(FOREIGN_SEAMS)
+PAIRS = all_pairs(SEAMS) + FOREIGN_PAIRS
 # All that affects attention weights, in full; the other seams work on each position by itself.
 ATTENTION = cases({n: SEAMS[n] for n in ("positions", "n_kv_heads", "attention")}) + PAIRS
 

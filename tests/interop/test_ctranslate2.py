@@ -26,6 +26,7 @@ EXTRAS: list[dict[str, Any]] = [
     {"tie_target_output": False},
     {"tie_source_target": False, "source_vocab_size": 13},
     {"encoder_layers": 3, "decoder_layers": 1},
+    {"start_vector": "zeros"},
 ]
 
 
@@ -110,7 +111,7 @@ def test_unsupported_positions_are_refused(positions: str, tmp_path: Path) -> No
         to_ctranslate2(toy(positions=positions), tmp_path / "model", NAMES)
     assert error.value.what == f"{REFUSED[positions]} cannot be written for CTranslate2."
     assert "no such positions" in error.value.why
-    assert "'sinusoidal' or 'learned' or 'rope'" in error.value.remedy
+    assert "'sinusoidal' or 'sinusoidal-halves' or 'learned' or 'rope'" in error.value.remedy
     assert not (tmp_path / "model").exists()
 
 

@@ -85,3 +85,10 @@ def test_an_empty_sequence_is_refused(embedding):
 
 def test_an_empty_batch_gives_an_empty_output(embedding):
     assert embedding(torch.empty(0, 3, dtype=torch.long)).shape == (0, 3, D)
+
+
+def test_the_factor_can_be_left_out():
+    embedding = TokenEmbedding(7, 4, scale=1.0)
+    nn.init.normal_(embedding.weight)
+    ids = torch.tensor([[3, 0, 6]])
+    assert torch.equal(embedding(ids), embedding.weight[ids])

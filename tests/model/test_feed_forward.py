@@ -4,10 +4,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from glassformer.model.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
+from glassformer.model.feed_forward import (
+    FeedForward,
+    GELUFeedForward,
+    SiLUFeedForward,
+    SwiGLUFeedForward,
+    TanhGELUFeedForward,
+)
 
 D, F = 6, 6  # equal, so that W₂ can be the identity
-KINDS = [FeedForward, GELUFeedForward, SwiGLUFeedForward]
+KINDS = [FeedForward, GELUFeedForward, TanhGELUFeedForward, SiLUFeedForward, SwiGLUFeedForward]
 
 
 def affine(linear: nn.Linear, x: Tensor, rows: slice = slice(None)) -> Tensor:
@@ -23,6 +29,10 @@ def hidden(ffn: nn.Module, x: Tensor) -> Tensor:
     h = affine(ffn.expand, x)
     if isinstance(ffn, GELUFeedForward):
         return h * (1 + torch.erf(h / 2**0.5)) / 2
+    if isinstance(ffn, TanhGELUFeedForward):
+        return h * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (h + 0.044715 * h**3))) / 2
+    if isinstance(ffn, SiLUFeedForward):
+        return h / (1 + torch.exp(-h))
     return torch.where(h > 0, h, 0.0)
 
 

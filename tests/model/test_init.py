@@ -2,18 +2,19 @@
 
 from itertools import product
 from math import sqrt
+from typing import get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from glassformer.config import PRESETS
+from glassformer.config import PRESETS, ModelSettings
 from glassformer.errors import InputError
 from glassformer.model import init
 from glassformer.model.build import build
 
 SCHEMES = ["sinusoidal", "learned", "rope", "alibi", "relative", "relative-bucketed", "none"]
-KINDS = ["translator", "language-model", "masked-language-model", "classifier", "tagger"]
+KINDS = get_args(ModelSettings.model_fields["kind"].annotation)
 D, F, V = 64, 96, 512
 SHRUNK = {"vocab_size": V, "d_model": D, "n_heads": 8, "d_ff": F, "encoder_layers": 2}
 SHRUNK |= {"decoder_layers": 2, "max_positions": 128}

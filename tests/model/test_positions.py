@@ -14,6 +14,7 @@ from glassformer.model.build import build
 from glassformer.model.positions import (
     AlibiBias,
     BucketedRelativeBias,
+    HalvesEncoding,
     LearnedPositions,
     NoPositions,
     PositionalEncoding,
@@ -314,3 +315,18 @@ def test_buckets_with_too_small_max_distance_are_refused(
     """Half of a side's buckets are for single distances; max_distance must exceed them."""
     with pytest.raises(InputError, match=what):
         BucketedRelativeBias(H, n_buckets, max_distance, bidirectional)
+
+
+@pytest.mark.parametrize("width", [8, 7])
+def test_sines_before_cosines_are_the_same_features_in_another_order(width):
+    interleaved = sinusoids(torch.arange(5), width)
+    expected = torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), dim=1)
+    x = torch.zeros(1, 5, width, dtype=torch.float64)
+    assert torch.equal(HalvesEncoding(width).embed(x, torch.arange(5))[0], expected)
+
+
+def test_rope_of_halves_turns_the_pairs_that_neighbours_would_be():
+    q, positions, order = torch.randn(2, 3, 5, 8), torch.arange(5), [0, 2, 4, 6, 1, 3, 5, 7]
+    neighbours, halves = RotaryEmbedding(8, 50.0), RotaryEmbedding(8, 50.0, halves=True)
+    turned = neighbours.turn(q, positions)[..., order]
+    torch.testing.assert_close(halves.turn(q[..., order], positions), turned)

@@ -105,3 +105,21 @@ def test_dropout_follows_embedding_and_positions():
     torch.testing.assert_close(stack.eval().embed(SOURCE, positions), expected, rtol=0, atol=1e-12)
     ratio = stack.train().embed(SOURCE, positions) / expected
     assert set(ratio.round(decimals=9).unique().tolist()) == {0.0, 2.0}
+
+
+def test_a_norm_of_the_embedding_applies_to_its_sum_with_the_positions():
+    model, ids = build("tiny", embedding_norm=True).eval(), torch.tensor([[3, 0, 6]])
+    encoder = model.encoder
+    nn.init.normal_(encoder.embedding_norm.gain)
+    plain = encoder.positions(encoder.embedding(ids))
+    found = encoder.embed(ids, torch.arange(3))
+    torch.testing.assert_close(found, encoder.embedding_norm(plain))
+
+
+def test_a_decoder_may_start_from_zeros():
+    model, ids = build("tiny", start_vector="zeros").eval(), torch.tensor([[3, 0, 6]])
+    decoder, positions = model.decoder, torch.arange(3)
+    found = decoder.embed(ids, positions)
+    expected = decoder.positions.embed(decoder.embedding(ids), positions)
+    torch.testing.assert_close(found[:, 1:], expected[:, 1:])
+    torch.testing.assert_close(found[0, 0], sinusoids(positions[:1], 128)[0].float())

@@ -1,14 +1,17 @@
 """Whole models: order of the parts, and masks from padding."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch import Tensor
 
+from glassformer.config import ModelSettings
 from glassformer.errors import InputError
 from glassformer.model.build import build
 from glassformer.model.masks import causal_mask, padding_mask, target_mask
 
-KINDS = ["translator", "language-model", "masked-language-model", "classifier", "tagger"]
+KINDS = get_args(ModelSettings.model_fields["kind"].annotation)
 UNUSED = 10  # an id that no sentence below has
 exact = {"rtol": 0, "atol": 1e-12}
 
@@ -89,7 +92,7 @@ def test_a_language_model_with_a_cache_equals_one_pass(steps):
     torch.testing.assert_close(torch.cat(pieces, dim=1), model(ids), **exact)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "embedder"])
 def test_every_model_is_its_output_of_its_features(kind):
     model, (source, target) = model_of(kind), batch(0)
     inputs = (source, target) if kind == "translator" else (source,)

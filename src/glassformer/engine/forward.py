@@ -66,6 +66,24 @@ def embed_token(w: Struct, b: Struct, table: int, token: int, position: int, x: 
 
 
 @inlined
+def start_from_zeros(w: Struct, b: Struct, x: Address) -> None:
+    """Replace the embedding of the first target token: 0 + PE(0)."""
+    row = floats(x, w.d_model)
+    for k in range(w.d_model):
+        row[k] = f32(0.0)
+    if b.position_rows:
+        add_row(x, b.position_rows, w.d_model)
+
+
+@inlined
+def normalise_embeddings(w: Struct, b: Struct, n: int, n_rows: int) -> None:
+    """Apply the norm after the embedding, if there is one."""
+    if n >= 0:
+        normalise(w, n, b.x, b.row, n_rows, b.y)
+        copy(b.y, b.x, n_rows * b.row)
+
+
+@inlined
 def before(w: Struct, b: Struct, n: int, n_rows: int) -> Address:
     """Return the input of a sub-layer: x, normalised first with pre-norm."""
     if not w.pre_norm:
@@ -149,6 +167,7 @@ def encode(
         for r in range(starts[s], starts[s + 1]):
             x = b.x + FLOAT * r * b.row
             embed_token(w, b, w.source_table, ids[r], r - starts[s], x)
+    normalise_embeddings(w, b, w.source_norm, n_rows)
     for layer in range(w.encoder_layers):
         i, n = w.encoder + MATRICES * layer, w.encoder_norm + NORMS * layer
         x = before(w, b, n + SELF_ATTENTION_NORM, n_rows)
@@ -208,6 +227,9 @@ def decode(w: Struct, b: Struct, batch: Struct, n_rows: int) -> None:
     for r in range(n_rows):
         x = b.x + FLOAT * r * b.row
         embed_token(w, b, w.target_table, ids[r], place[PLACE * r + 1], x)
+        if w.zero_start and place[PLACE * r + 1] == 0:
+            start_from_zeros(w, b, x)
+    normalise_embeddings(w, b, w.target_norm, n_rows)
     for layer in range(w.decoder_layers):
         i, n = w.decoder + MATRICES * layer, w.decoder_norm + NORMS * layer
         x = before(w, b, n + SELF_ATTENTION_NORM, n_rows)

@@ -21,12 +21,14 @@ from glassformer.engine.sizes import (
     COLUMNS,
     FLOAT,
     GELU,
+    GELU_TANH,
     HIDDEN,
     KEYS,
     LEVELS,
     LINE,
     RELU,
     ROWS,
+    SILU,
     WIDTH,
     f32,
 )
@@ -64,6 +66,13 @@ def erf(x: np.float32) -> np.float32:
     p = p * t + f32(0.254829592)
     y = f32(1.0) - p * t * exp(-size * size)
     return y if x >= f32(0.0) else -y
+
+
+@inlined
+def sigmoid(x: np.float32) -> np.float32:
+    """Return 1 / (1 + e^-x), by the power that cannot overflow."""
+    e = exp(-abs(x))
+    return (f32(1.0) if x >= f32(0.0) else e) / (f32(1.0) + e)
 
 
 @inner
@@ -177,7 +186,7 @@ def normalise(w: Struct, n: int, x: Address, stride: int, n_rows: int, out: Addr
         row, to = floats(at, width), floats(out + FLOAT * r * stride, width)
         mean = f32(0.0) if rms else total(at, width) / f32(width)
         square = total_square(at, mean, width)
-        factor = f32(1.0) / np.sqrt(square / f32(width) + f32(1e-5))
+        factor = f32(1.0) / np.sqrt(square / f32(width) + w.eps)
         for k in range(width):
             to[k] = (row[k] - mean) * factor * gain[k] + bias[k]
 
@@ -209,7 +218,7 @@ def copy(x: Address, out: Address, width: int) -> None:
 def activate(
     kind: int, x: Address, stride: int, n_rows: int, out: Address, out_stride: int, width: int
 ) -> None:
-    """ReLU(x), GELU(x), or SiLU(gate) · value of x = [gate, value]."""
+    """ReLU(x), GELU(x), SiLU(x), or SiLU(gate) · value of x = [gate, value]."""
     for r in range(n_rows):
         row = floats(x + FLOAT * r * stride, 2 * width)
         to = floats(out + FLOAT * r * out_stride, width)
@@ -219,11 +228,16 @@ def activate(
         elif kind == GELU:
             for k in range(width):
                 to[k] = f32(0.5) * row[k] * (f32(1.0) + erf(row[k] * f32(0.7071067811865476)))
+        elif kind == GELU_TANH:  # 1 + tanh(u) is 2 σ(2u)
+            for k in range(width):
+                cubic = row[k] + f32(0.044715) * row[k] * row[k] * row[k]
+                to[k] = row[k] * sigmoid(f32(1.5957691216057308) * cubic)  # 2 √(2/π)
+        elif kind == SILU:
+            for k in range(width):
+                to[k] = row[k] * sigmoid(row[k])
         else:
             for k in range(width):
-                e = exp(-abs(row[k]))
-                sigmoid = (f32(1.0) if row[k] >= f32(0.0) else e) / (f32(1.0) + e)
-                to[k] = row[k] * sigmoid * row[width + k]
+                to[k] = row[k] * sigmoid(row[k]) * row[width + k]
 
 
 @inner

@@ -23,12 +23,14 @@ from glassformer.engine.sizes import (
     CROSS_Q,
     EXPAND,
     GELU,
+    GELU_TANH,
     HIDDEN,
     LEVELS,
     MATRICES,
     NORMS,
     QKV,
     RELU,
+    SILU,
     SWIGLU,
     f32,
 )
@@ -52,7 +54,13 @@ PARTS = {
     "cross_attention.output": CROSS_OUTPUT,
 }
 RESIDUALS = {"self_attention": 0, "feed_forward": 1, "cross_attention": 2}
-ACTIVATIONS = {"relu": RELU, "gelu": GELU, "swiglu": SWIGLU}
+ACTIVATIONS = {
+    "relu": RELU,
+    "gelu": GELU,
+    "gelu-tanh": GELU_TANH,
+    "silu": SILU,
+    "swiglu": SWIGLU,
+}
 
 
 class PackedWeights(NamedTuple):
@@ -83,6 +91,9 @@ def sizes_of(s: ModelSettings) -> dict[str, Any]:
     separate = s.kind == "translator" and not s.tie_source_target
     encoder_layers = s.encoder_layers if encoder else 0
     n_kv_heads, d_k = s.n_kv_heads or s.n_heads, s.d_model // s.n_heads
+    decoder_layers = s.decoder_layers if decoder else 0
+    decoder_norm = NORMS * encoder_layers + 1 if encoder else 0
+    embedding_norms = decoder_norm + NORMS * decoder_layers + 1  # numbered behind all others
     return {
         "d_model": s.d_model,
         "n_heads": s.n_heads,
@@ -90,7 +101,7 @@ def sizes_of(s: ModelSettings) -> dict[str, Any]:
         "d_k": d_k,
         "d_ff": s.d_ff,
         "encoder_layers": encoder_layers,
-        "decoder_layers": s.decoder_layers if decoder else 0,
+        "decoder_layers": decoder_layers,
         "pre_norm": s.residual == "pre-norm",
         "rms": s.norm == "rms-norm",
         "activation": ACTIVATIONS[s.feed_forward],
@@ -101,8 +112,12 @@ def sizes_of(s: ModelSettings) -> dict[str, Any]:
         "encoder": FIRST_LAYER,
         "decoder": FIRST_LAYER + MATRICES * encoder_layers,
         "encoder_norm": 0,
-        "decoder_norm": NORMS * encoder_layers + 1 if encoder else 0,
-        "embedding_scale": f32(sqrt(s.d_model)),
+        "decoder_norm": decoder_norm,
+        "source_norm": embedding_norms if s.embedding_norm else -1,
+        "target_norm": embedding_norms + 1 if s.embedding_norm else -1,
+        "zero_start": s.start_vector == "zeros",
+        "embedding_scale": f32(1 if s.embedding_scale == "none" else sqrt(s.d_model)),
+        "eps": f32(s.norm_eps),
     }
 
 
@@ -115,8 +130,14 @@ def has_decoder(s: ModelSettings) -> bool:
 
 
 def is_tied(s: ModelSettings) -> bool:
-    """Return whether the output projection is the embedding's table."""
-    return s.tie_target_output and s.kind not in ("classifier", "tagger")
+    """Return whether the output projection is the embedding's table; an embedder has none."""
+    tied = s.tie_target_output and s.kind not in ("classifier", "tagger")
+    return tied or s.kind == "embedder"
+
+
+def has_output_bias(s: ModelSettings) -> bool:
+    biased = s.output_bias and s.kind != "embedder"
+    return biased or s.kind in ("classifier", "tagger")
 
 
 def matrix_names(s: ModelSettings) -> Iterator[tuple[int, str]]:
@@ -147,6 +168,9 @@ def norm_names(s: ModelSettings) -> Iterator[tuple[int, str]]:
                     yield first + NORMS * layer + n, f"{stack}.layers.{layer}.{part}_residual.norm"
         if layers and sizes["pre_norm"]:
             yield first + NORMS * layers, f"{stack}.final_norm"
+        embedding = sizes["source_norm" if stack == "encoder" else "target_norm"]
+        if layers and embedding >= 0:
+            yield embedding, f"{stack}.embedding_norm"
 
 
 def pack(s: ModelSettings, tensors: Tensors, int8: bool | None) -> PackedWeights:
@@ -192,8 +216,8 @@ def expected_shapes(s: ModelSettings) -> dict[str, tuple[int, ...]]:
     for _, name in matrix_names(s):
         outputs, inputs = expected_shape(s, name)
         shapes[f"{name}.weight"] = outputs, inputs
-        if has_bias(s, name):
-            shapes[f"{name}.bias"] = (outputs,)
+        if bias_name(s, name):
+            shapes[bias_name(s, name)] = (outputs,)
     for _, name in norm_names(s):
         parts = ("gain", "bias") if s.norm == "layer-norm" else ("gain",)
         shapes |= {f"{name}.{part}": (s.d_model,) for part in parts}
@@ -257,13 +281,17 @@ def check_names(s: ModelSettings, tensors: Iterable[str]) -> None:
         )
 
 
-def has_bias(s: ModelSettings, name: str) -> bool:
-    """Return whether a matrix has a bias."""
-    if name.endswith("embedding"):
-        return False
-    if name == "output":
-        return s.kind in ("classifier", "tagger")
-    return s.feed_forward_bias if "feed_forward" in name else s.attention_bias
+def bias_name(s: ModelSettings, name: str) -> str:
+    """Return the name of the bias of a matrix; nothing where it has none.
+
+    The bias of a tied output is that of the table, where no look-up sees it.
+    """
+    tables = {number: table for number, table in matrix_names(s) if number < FIRST_LAYER}
+    if name in tables.values():
+        is_output = name == tables[sizes_of(s)["output"]]
+        return "output.bias" if is_output and has_output_bias(s) else ""
+    biased = s.feed_forward_bias if "feed_forward" in name else s.attention_bias
+    return f"{name}.bias" if biased else ""
 
 
 def _is_int8(name: str, tensors: Tensors, wanted: bool | None) -> bool:
@@ -328,18 +356,19 @@ def _pack_matrix(
         words = weight.view(np.int32)
     blocks = words.reshape(-1, BLOCK, words.shape[1])
     place.view(np.int32).reshape(len(blocks), -1, BLOCK)[...] = blocks.transpose(0, 2, 1)
-    if has_bias(s, name):
-        w.bias[first : first + outputs] = checked(tensors, f"{name}.bias", (outputs,))[order]
+    if bias := bias_name(s, name):
+        w.bias[first : first + outputs] = checked(tensors, bias, (outputs,))[order]
     w.bias[first + outputs : first + n_outputs] = HIDDEN  # never the best of the logits
 
 
 def row_order(s: ModelSettings, name: str) -> NDArray[np.int64] | slice:
     """Return the order in which the rows of a matrix are packed.
 
-    RoPE turns neighbours (2i, 2i + 1) of a query or key. All first ones of a head are packed
+    Where RoPE turns neighbours (2i, 2i + 1) of a query or key, all first ones of a head are packed
     before all second ones, so that `kernels.rotate` works on whole vectors; q · k is the same sum.
     """
-    if s.positions != "rope" or not name.endswith("self_attention.qkv"):
+    neighbours = s.positions == "rope" and s.rope_pairs == "neighbours"
+    if not neighbours or not name.endswith("self_attention.qkv"):
         return slice(None)
     d_k, n_kv_heads = s.d_model // s.n_heads, s.n_kv_heads or s.n_heads
     rows = np.arange((s.n_heads + 2 * n_kv_heads) * d_k).reshape(-1, d_k)
@@ -405,11 +434,14 @@ def positions_of(s: ModelSettings, tensors: Tensors, n: int, stack: str) -> Posi
     if s.positions == "sinusoidal":
         angle = _angles(n, s.d_model)
         rows = np.stack((np.sin(angle), np.cos(angle)), -1).reshape(n, -1)[:, : s.d_model]
+    elif s.positions == "sinusoidal-halves":
+        angle = _angles(n, s.d_model)
+        rows = np.concatenate((np.sin(angle), np.cos(angle)[:, : s.d_model // 2]), 1)
     elif s.positions == "learned":
         shape = (s.max_positions, s.d_model)
         rows = checked(tensors, f"{stack}.positions.weight", shape)[:n]
     elif s.positions == "rope":
-        angle = _angles(n, d_k)
+        angle = _angles(n, d_k, s.rope_base)
         cos, sin = np.cos(angle), np.sin(angle)
     elif s.positions != "none":
         bias = _bias(s, tensors, np.arange(1 - n, n), stack)
@@ -417,9 +449,9 @@ def positions_of(s: ModelSettings, tensors: Tensors, n: int, stack: str) -> Posi
     return PositionTables(*kept)
 
 
-def _angles(n: int, width: int) -> NDArray[np.float64]:
-    """pos / 10000^(2i/width): see model/positions.py."""
-    return np.arange(n)[:, None] / 10_000.0 ** (np.arange(0, width, 2) / width)
+def _angles(n: int, width: int, base: float = 10_000.0) -> NDArray[np.float64]:
+    """pos / base^(2i/width): see model/positions.py."""
+    return np.arange(n)[:, None] / base ** (np.arange(0, width, 2) / width)
 
 
 def _bias(

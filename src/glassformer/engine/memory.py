@@ -15,10 +15,12 @@ MODEL = struct_type(
     # Numbers of matrices: the tables of tokens, the output, the first of each stack.
     "source_table", "target_table", "output", "encoder", "decoder",
     "encoder_norm", "decoder_norm",  # the first norm of each stack
+    "source_norm", "target_norm",  # the norm after each embedding; -1: none
+    "zero_start",  # the first token of a target has a vector of zeros
     # Weights: see layout.PackedWeights.
     "packed", "scale", "offset", "bias", "matrices", "norms",
     embedding_scale=np.float32,
-    padding=np.float32,
+    eps=np.float32,  # of the norms
 )  # fmt: skip
 
 MEMORY = struct_type(

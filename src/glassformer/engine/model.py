@@ -321,12 +321,15 @@ class CompiledModel:
 
     def classify(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return the logits of each text, (B, C), the n-grams' votes included."""
-        pooled = np.stack([self._pool(features) for features in self.encode(rows)])
-        logits = self._output(pooled)
+        logits = self._output(self.embed(rows))
         if self.votes is not None:
             share = np.float32(self.settings.ngram_share)
             logits += share * (np.stack([self.votes(row) for row in rows]) - logits)
         return logits
+
+    def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return one vector for each text, (B, D)."""
+        return np.stack([self._pool(features) for features in self.encode(rows)])
 
     def _pool(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         if self.settings.pooling == "first":

@@ -10,23 +10,38 @@ from torch import Tensor, nn
 
 from glassformer.errors import InputError, MissingPackageError
 from glassformer.model.attention import MultiHeadAttention
-from glassformer.model.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
+from glassformer.model.feed_forward import (
+    FeedForward,
+    GELUFeedForward,
+    SiLUFeedForward,
+    SwiGLUFeedForward,
+    TanhGELUFeedForward,
+)
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.positions import (
     BucketedRelativeBias,
+    HalvesEncoding,
     LearnedPositions,
     NoPositions,
     PositionalEncoding,
     RotaryEmbedding,
     sinusoids,
+    sinusoids_in_halves,
 )
 from glassformer.model.residual import PreNorm
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 
-ACTIVATIONS = {FeedForward: "RELU", GELUFeedForward: "GELU", SwiGLUFeedForward: "SWISH"}
+ACTIVATIONS = {
+    FeedForward: "RELU",
+    GELUFeedForward: "GELU",
+    TanhGELUFeedForward: "GELUTanh",
+    SiLUFeedForward: "SWISH",
+    SwiGLUFeedForward: "SWISH",
+}
 POSITIONS = {
     PositionalEncoding: "sinusoidal",
+    HalvesEncoding: "sinusoidal-halves",
     LearnedPositions: "learned",
     RotaryEmbedding: "rope",
     BucketedRelativeBias: "relative-bucketed",
@@ -61,6 +76,7 @@ def to_ctranslate2(
     _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, max_length)
     _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, max_length)
     _set_linear(spec.decoder.projection, model.output)
+    spec.decoder.start_from_zero_embedding = model.decoder.zero_start
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     _, unknown, begin, end = target[:4]
@@ -115,17 +131,21 @@ def _choices(encoder: Stack) -> dict[str, Any]:
         "ffn_glu": isinstance(layer.feed_forward, SwiGLUFeedForward),
         "rms_norm": isinstance(layer.self_attention_residual.norm, RMSNorm),
         "relative_attention_bias": isinstance(positions, BucketedRelativeBias),
+        "layernorm_embedding": not isinstance(encoder.embedding_norm, nn.Identity),
     }
     if attention.n_kv_heads != attention.n_heads:
         choices["num_heads_kv"] = attention.n_kv_heads
     if isinstance(positions, RotaryEmbedding):
         choices |= {"rotary_dim": positions.d_k, "rotary_base": positions.base}
-        choices["rotary_interleave"] = True  # adjacent features are a pair, as in this package
+        choices["rotary_interleave"] = not positions.halves
     return choices
 
 
 def _set_stack(spec: Any, embeddings: Any, stack: Stack, max_length: int) -> None:
     embeddings.weight = _values(stack.embedding.weight)
+    spec.scale_embeddings = float(stack.embedding.scale)
+    if not isinstance(stack.embedding_norm, nn.Identity):
+        _set_norm(spec.layernorm_embedding, stack.embedding_norm)
     _set_positions(spec, stack.positions, max_length, stack.embedding.weight.size(1))
     if not isinstance(stack.final_norm, nn.Identity):
         _set_norm(spec.layer_norm, stack.final_norm)
@@ -136,8 +156,9 @@ def _set_stack(spec: Any, embeddings: Any, stack: Stack, max_length: int) -> Non
 def _set_positions(spec: Any, positions: NoPositions, max_length: int, d_model: int) -> None:
     if isinstance(positions, LearnedPositions):
         spec.position_encodings.encodings = _values(positions.weight)
-    elif isinstance(positions, PositionalEncoding):  # its default has all sines before all cosines
-        table = sinusoids(torch.arange(max_length), d_model)
+    elif isinstance(positions, PositionalEncoding):  # its default has other wavelengths
+        halves = isinstance(positions, HalvesEncoding)
+        table = (sinusoids_in_halves if halves else sinusoids)(torch.arange(max_length), d_model)
         spec.position_encodings.encodings = _values(table)
     elif isinstance(positions, BucketedRelativeBias):
         for layer in spec.layer:

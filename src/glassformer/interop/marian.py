@@ -120,6 +120,9 @@ def check(model: Transformer) -> None:
     for what, (module, kind) in needs.items():
         if type(module) is not kind:
             _refuse(f"{type(module).__name__} cannot be written as a MarianMTModel.", what)
+    for stack in (model.encoder, model.decoder):
+        if not isinstance(stack.embedding_norm, nn.Identity):
+            _refuse("A norm of the embedding cannot be written as a MarianMTModel.", "none there")
     if layer.self_attention.n_kv_heads != layer.self_attention.n_heads:
         _refuse("Grouped queries cannot be written as a MarianMTModel.", "n_kv_heads = n_heads")
 

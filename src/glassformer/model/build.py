@@ -17,6 +17,7 @@ from glassformer.model.attention import (
 from glassformer.model.classifier import (
     Pooling,
     TransformerClassifier,
+    TransformerEmbedder,
     TransformerTagger,
     first_pool,
     max_pool,
@@ -25,12 +26,19 @@ from glassformer.model.classifier import (
 from glassformer.model.decoder import DecoderLayer, TransformerDecoder
 from glassformer.model.embedding import TokenEmbedding
 from glassformer.model.encoder import EncoderLayer, TransformerEncoder
-from glassformer.model.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
+from glassformer.model.feed_forward import (
+    FeedForward,
+    GELUFeedForward,
+    SiLUFeedForward,
+    SwiGLUFeedForward,
+    TanhGELUFeedForward,
+)
 from glassformer.model.ngrams import NgramVotes
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.positions import (
     AlibiBias,
     BucketedRelativeBias,
+    HalvesEncoding,
     LearnedPositions,
     NoPositions,
     PositionalEncoding,
@@ -41,7 +49,9 @@ from glassformer.model.residual import PostNorm, PreNorm, Residual
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import LanguageModel, Transformer
 
-Model = Transformer | LanguageModel | TransformerClassifier | TransformerTagger
+Model = (
+    Transformer | LanguageModel | TransformerClassifier | TransformerTagger | TransformerEmbedder
+)
 
 KERNELS: dict[str, Kernel] = {
     "fused": fused_attention,
@@ -49,7 +59,14 @@ KERNELS: dict[str, Kernel] = {
 }
 NORMS = {"layer-norm": LayerNorm, "rms-norm": RMSNorm}
 RESIDUALS: dict[str, type[Residual]] = {"post-norm": PostNorm, "pre-norm": PreNorm}
-FEED_FORWARDS = {"relu": FeedForward, "gelu": GELUFeedForward, "swiglu": SwiGLUFeedForward}
+FEED_FORWARDS = {
+    "relu": FeedForward,
+    "gelu": GELUFeedForward,
+    "gelu-tanh": TanhGELUFeedForward,
+    "silu": SiLUFeedForward,
+    "swiglu": SwiGLUFeedForward,
+}
+EMBEDDING_SCALES = {"sqrt-d_model": None, "none": 1.0}
 POOLINGS: dict[str, Pooling] = {"mean": mean_pool, "first": first_pool, "max": max_pool}
 INITS: dict[str, Callable[[nn.Module], None]] = {
     "xavier": init.xavier,
@@ -71,20 +88,21 @@ def build(settings: ModelSettings | str = "tiny", **changes: Any) -> Model:
 
 
 def _translator(s: ModelSettings) -> Transformer:
-    target = TokenEmbedding(s.vocab_size, s.d_model)
-    source = target
+    target = source = _embedding(s, s.vocab_size)
     if not s.tie_source_target:
-        source = TokenEmbedding(s.source_vocab_size or s.vocab_size, s.d_model)
-    return Transformer(_encoder(s, source), _decoder(s, target), _output(s, target), s.pad_id)
+        source = _embedding(s, s.source_vocab_size or s.vocab_size)
+    decoder = _decoder(s, target)
+    decoder.zero_start = s.start_vector == "zeros"
+    return Transformer(_encoder(s, source), decoder, _output(s, target), s.pad_id)
 
 
 def _language_model(s: ModelSettings) -> LanguageModel:
-    embedding = TokenEmbedding(s.vocab_size, s.d_model)
+    embedding = _embedding(s, s.vocab_size)
     return LanguageModel(_decoder(s, embedding), _output(s, embedding), s.pad_id)
 
 
 def _classifier(s: ModelSettings) -> TransformerClassifier:
-    encoder = _encoder(s, TokenEmbedding(s.vocab_size, s.d_model))
+    encoder = _encoder(s, _embedding(s, s.vocab_size))
     output = nn.Linear(s.d_model, s.n_classes)
     votes = None
     if s.ngrams:
@@ -94,13 +112,18 @@ def _classifier(s: ModelSettings) -> TransformerClassifier:
 
 
 def _masked_language_model(s: ModelSettings) -> TransformerTagger:
-    embedding = TokenEmbedding(s.vocab_size, s.d_model)
+    embedding = _embedding(s, s.vocab_size)
     return TransformerTagger(_encoder(s, embedding), _output(s, embedding), s.dropout, s.pad_id)
 
 
 def _tagger(s: ModelSettings) -> TransformerTagger:
-    encoder = _encoder(s, TokenEmbedding(s.vocab_size, s.d_model))
+    encoder = _encoder(s, _embedding(s, s.vocab_size))
     return TransformerTagger(encoder, nn.Linear(s.d_model, s.n_classes), s.dropout, s.pad_id)
+
+
+def _embedder(s: ModelSettings) -> TransformerEmbedder:
+    encoder = _encoder(s, _embedding(s, s.vocab_size))
+    return TransformerEmbedder(encoder, POOLINGS[s.pooling], s.pad_id)
 
 
 _MODELS: dict[str, Callable[[ModelSettings], Model]] = {
@@ -109,7 +132,12 @@ _MODELS: dict[str, Callable[[ModelSettings], Model]] = {
     "masked-language-model": _masked_language_model,
     "classifier": _classifier,
     "tagger": _tagger,
+    "embedder": _embedder,
 }
+
+
+def _embedding(s: ModelSettings, vocab_size: int) -> TokenEmbedding:
+    return TokenEmbedding(vocab_size, s.d_model, EMBEDDING_SCALES[s.embedding_scale])
 
 
 def _encoder(s: ModelSettings, embedding: TokenEmbedding) -> TransformerEncoder:
@@ -118,7 +146,8 @@ def _encoder(s: ModelSettings, embedding: TokenEmbedding) -> TransformerEncoder:
         for _ in range(s.encoder_layers)
     ]
     positions = _positions(s, bidirectional=True)
-    return TransformerEncoder(embedding, positions, layers, _final_norm(s), s.dropout)
+    norms = _final_norm(s), _embedding_norm(s)
+    return TransformerEncoder(embedding, positions, layers, norms[0], s.dropout, norms[1])
 
 
 def _decoder(s: ModelSettings, embedding: TokenEmbedding) -> TransformerDecoder:
@@ -133,7 +162,8 @@ def _decoder(s: ModelSettings, embedding: TokenEmbedding) -> TransformerDecoder:
         for _ in range(s.decoder_layers)
     ]
     positions = _positions(s, bidirectional=False)
-    return TransformerDecoder(embedding, positions, layers, _final_norm(s), s.dropout)
+    norms = _final_norm(s), _embedding_norm(s)
+    return TransformerDecoder(embedding, positions, layers, norms[0], s.dropout, norms[1])
 
 
 def _attention(s: ModelSettings, cross: bool = False) -> MultiHeadAttention:
@@ -154,21 +184,31 @@ def _feed_forward(s: ModelSettings) -> nn.Module:
 
 
 def _residual(s: ModelSettings) -> Residual:
-    return RESIDUALS[s.residual](NORMS[s.norm](s.d_model), s.dropout)
+    return RESIDUALS[s.residual](_norm(s), s.dropout)
+
+
+def _norm(s: ModelSettings) -> nn.Module:
+    return NORMS[s.norm](s.d_model, s.norm_eps)
 
 
 def _final_norm(s: ModelSettings) -> nn.Module | None:
     """A pre-norm stack adds up unnormalised branches; post-norm's last layer has normed already."""
-    return NORMS[s.norm](s.d_model) if s.residual == "pre-norm" else None
+    return _norm(s) if s.residual == "pre-norm" else None
+
+
+def _embedding_norm(s: ModelSettings) -> nn.Module | None:
+    return _norm(s) if s.embedding_norm else None
 
 
 def _positions(s: ModelSettings, bidirectional: bool) -> NoPositions:
     if s.positions == "sinusoidal":
         return PositionalEncoding(s.d_model)
+    if s.positions == "sinusoidal-halves":
+        return HalvesEncoding(s.d_model)
     if s.positions == "learned":
         return LearnedPositions(s.d_model, s.max_positions)
     if s.positions == "rope":
-        return RotaryEmbedding(s.d_model // s.n_heads)
+        return RotaryEmbedding(s.d_model // s.n_heads, s.rope_base, s.rope_pairs == "halves")
     if s.positions == "alibi":
         return AlibiBias(s.n_heads)
     distance = {} if s.max_distance is None else {"max_distance": s.max_distance}
@@ -180,7 +220,7 @@ def _positions(s: ModelSettings, bidirectional: bool) -> NoPositions:
 
 
 def _output(s: ModelSettings, embedding: TokenEmbedding) -> nn.Linear:
-    output = nn.Linear(s.d_model, s.vocab_size, bias=False)
+    output = nn.Linear(s.d_model, s.vocab_size, bias=s.output_bias)
     if s.tie_target_output:
         output.weight = embedding.weight
     return output

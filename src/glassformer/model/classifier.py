@@ -1,4 +1,4 @@
-"""Heads on the encoder: one label for the text, or one for each token."""
+"""Heads on the encoder: one label or one vector for the text, or one label for each token."""
 
 from collections.abc import Callable
 
@@ -76,6 +76,20 @@ class TransformerClassifier(nn.Module):
     def features(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B D"]:
         mask = padding_mask(ids, self.pad_id) if mask is None else mask
         return self.dropout(self.pool(self.encoder(ids, mask), mask))
+
+
+class TransformerEmbedder(nn.Module):
+    """Encoder and pooling: one vector for the text."""
+
+    def __init__(
+        self, encoder: TransformerEncoder, pool: Pooling = mean_pool, pad_id: int = 0
+    ) -> None:
+        super().__init__()
+        self.encoder, self.pool, self.pad_id = encoder, pool, pad_id
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B D"]:
+        mask = padding_mask(ids, self.pad_id) if mask is None else mask
+        return self.pool(self.encoder(ids, mask), mask)
 
 
 class TransformerTagger(nn.Module):

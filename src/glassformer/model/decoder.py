@@ -67,6 +67,12 @@ class DecoderLayer(nn.Module):
 class TransformerDecoder(Stack):
     """Map token ids to one vector per token, computed from the tokens up to it and the source."""
 
+    zero_start = False  # the first token, a begin mark, has a vector of zeros, as in Marian
+
+    def embed_tokens(self, ids: Tensor, positions: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        x = super().embed_tokens(ids, positions)
+        return x * (positions > 0)[:, None] if self.zero_start else x
+
     def forward(
         self,
         ids: Tensor,

@@ -12,16 +12,16 @@ from glassformer.model.masks import check_id_shape
 
 
 class TokenEmbedding(nn.Module):
-    """A row of the table per id, times √d_model.
+    """A row of the table per id, times √d_model or another `scale`.
 
     A table that is tied to the output projection (§3.4) has small values; the factor scales them to
     the size of the positions that are added.
     """
 
-    def __init__(self, vocab_size: int, d_model: int) -> None:
+    def __init__(self, vocab_size: int, d_model: int, scale: float | None = None) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
-        self.scale = sqrt(d_model)
+        self.scale = sqrt(d_model) if scale is None else scale
 
     @property
     def vocab_size(self) -> int:

@@ -27,6 +27,20 @@ class GELUFeedForward(FeedForward):
         return self.contract(self.dropout(F.gelu(self.expand(x))))
 
 
+class TanhGELUFeedForward(FeedForward):
+    """FFN(x) = GELU(x W₁ + b₁) W₂ + b₂ with GELU(x) ≈ x/2 (1 + tanh(√(2/π) (x + 0.044715 x³)))."""
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        return self.contract(self.dropout(F.gelu(self.expand(x), approximate="tanh")))
+
+
+class SiLUFeedForward(FeedForward):
+    """FFN(x) = SiLU(x W₁ + b₁) W₂ + b₂ with SiLU(x) = x σ(x) (Ramachandran et al., 2017)."""
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        return self.contract(self.dropout(F.silu(self.expand(x))))
+
+
 class SwiGLUFeedForward(nn.Module):
     """FFN(x) = (SiLU(x W) ⊙ x V) W₂ (Shazeer, 2020); W and V are one product."""
 

@@ -69,6 +69,12 @@ def sinusoids(positions: Int[Tensor, "T"], d_model: int) -> Float[Tensor, "T D"]
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1)[:, :d_model]
 
 
+def sinusoids_in_halves(positions: Int[Tensor, "T"], d_model: int) -> Float[Tensor, "T D"]:
+    """Return the features of `sinusoids` in another order: all sines, then all cosines."""
+    pe = sinusoids(positions, d_model)
+    return torch.cat((pe[:, 0::2], pe[:, 1::2]), dim=1)
+
+
 class PositionalEncoding(NoPositions):
     """x + PE(pos). Computed, not looked up: there is no longest sequence."""
 
@@ -83,6 +89,15 @@ class PositionalEncoding(NoPositions):
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         return self.embed(x, torch.arange(x.size(1), device=x.device))
+
+
+class HalvesEncoding(PositionalEncoding):
+    """x + PE(pos) with all sines before all cosines, as Marian has it; an odd width ends on one."""
+
+    def embed(
+        self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "T"]
+    ) -> Float[Tensor, "B T D"]:
+        return x + sinusoids_in_halves(positions, self.d_model).to(x.dtype)
 
 
 class LearnedPositions(NoPositions):
@@ -110,10 +125,11 @@ class LearnedPositions(NoPositions):
 class RotaryEmbedding(NoPositions):
     """RoPE (Su et al., 2021): the pair (x₂ᵢ, x₂ᵢ₊₁) at position m turns by the angle m·θᵢ.
 
-    The score of q at m and k at n then depends on m - n alone.
+    The score of q at m and k at n then depends on m - n alone. With `halves`, a pair is
+    (xᵢ, xᵢ₊ₖ/₂), as GPT-NeoX and Hugging Face's Llama have it.
     """
 
-    def __init__(self, d_k: int, base: float = BASE) -> None:
+    def __init__(self, d_k: int, base: float = BASE, halves: bool = False) -> None:
         super().__init__()
         if d_k % 2:
             raise InputError(
@@ -121,7 +137,7 @@ class RotaryEmbedding(NoPositions):
                 "It turns pairs of values, so d_model / n_heads must be even.",
                 "Choose d_model and n_heads with an even quotient, or other positions.",
             )
-        self.d_k, self.base = d_k, base
+        self.d_k, self.base, self.halves = d_k, base, halves
 
     def rotate(
         self,
@@ -137,6 +153,9 @@ class RotaryEmbedding(NoPositions):
     ) -> Float[Tensor, "B h T K"]:
         angle = angles(positions, self.d_k, self.base)
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)  # (T, K/2)
+        if self.halves:
+            x1, x2 = x.chunk(2, dim=-1)
+            return torch.cat((x1 * cos - x2 * sin, x1 * sin + x2 * cos), dim=-1)
         x1, x2 = x.unflatten(-1, (-1, 2)).unbind(-1)
         return torch.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), dim=-1).flatten(-2)
 

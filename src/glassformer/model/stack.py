@@ -30,9 +30,11 @@ class Stack(nn.Module):
         layers: Iterable[nn.Module],
         final_norm: nn.Module | None = None,
         dropout: float = 0.0,
+        embedding_norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.embedding, self.positions = embedding, positions
+        self.embedding_norm = nn.Identity() if embedding_norm is None else embedding_norm
         self.layers = nn.ModuleList(layers)
         if not self.layers:
             raise InputError(
@@ -45,8 +47,13 @@ class Stack(nn.Module):
         self.activation_checkpointing = False
 
     def embed(self, ids: Tensor, positions: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
-        """Dropout(Embedding(ids) + PE): the bottom of Figure 1."""
-        return self.dropout(self.positions.embed(self.embedding(ids), positions))
+        """Dropout(Embedding(ids) + PE): the bottom of Figure 1. BERT and BART norm the sum."""
+        x = self.positions.embed(self.embed_tokens(ids, positions), positions)
+        return self.dropout(self.embedding_norm(x))
+
+    def embed_tokens(self, ids: Tensor, positions: Int[Tensor, "T"]) -> Float[Tensor, "B T D"]:
+        """Return the vectors of `ids`, before positions are added."""
+        return self.embedding(ids)
 
     def geometry(
         self, q_positions: Int[Tensor, "T"], k_positions: Int[Tensor, "S"]
