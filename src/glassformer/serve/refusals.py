@@ -51,7 +51,9 @@ def openai_block(error: GlassformerError) -> dict[str, Any]:
 def invalid(error: ValidationError) -> RequestError:
     """Return the refusal of a body whose fields are not those of the schema."""
     first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(str(part) for part in first["loc"]) or "body"
+    # Behind the name come the kinds of a union, which mean nothing to a client, and places.
+    places = [part for part in first["loc"][1:] if isinstance(part, int)]
+    place = ".".join(map(str, [*first["loc"][:1], *places])) or "body"
     problem = first["msg"].removeprefix("Value error, ")
     return RequestError(
         422,
