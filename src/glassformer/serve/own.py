@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from glassformer.pipeline import Classification, Classifier
+from glassformer.pipeline import Classification, Classifier, Translator
 from glassformer.serve import schemas as s
 from glassformer.serve.endpoint import Endpoint
 from glassformer.serve.libretranslate import limit_characters
@@ -29,6 +29,13 @@ def _labels(classifier: Classifier, truncate: bool, texts: list[str]) -> Sequenc
     return classifier.classify(texts, truncate=truncate)
 
 
+async def answer_trace(server: Server, body: s.TraceRequest) -> s.TraceResponse:
+    served = server.models.named(body.model)
+    if body.to is not None and isinstance(served.pipeline, Translator):
+        served.pipeline.check_target(body.to)
+    return await server.looker.run(lambda tracer: tracer.trace(served, body))
+
+
 ENDPOINTS = (
     Endpoint(
         "POST",
@@ -38,5 +45,14 @@ ENDPOINTS = (
         "Label texts with a classifier.",
         "glassformer",
         s.ClassifyRequest,
+    ),
+    Endpoint(
+        "POST",
+        "/api/trace",
+        answer_trace,
+        s.TraceResponse,
+        "Look inside a model: attention, search and saliency of one text.",
+        "glassformer",
+        s.TraceRequest,
     ),
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from glassformer.serve.batches import Batcher
 from glassformer.serve.continuations import Writer
 from glassformer.serve.limits import Limits
+from glassformer.serve.looker import Looker
 from glassformer.serve.models import Models
 
 
@@ -25,10 +26,12 @@ class Server:
     def __post_init__(self) -> None:
         self.batcher = Batcher(self.limits.queue)
         self.writer = Writer(self.limits)
+        self.looker = Looker(self.limits)
 
     async def close(self) -> None:
         await self.batcher.close()
         self.writer.close()
+        self.looker.close()
 
 
 STATIC = Path(__file__).parent / "static"
