@@ -49,7 +49,9 @@ MAY_IMPORT = {
     | {"output", "picture", "progress"},
     "lab": GROUND
     | {"data", "model", "train", "decode", "evaluate", "inspect", "measure", "output", "picture"},
-    "serve": GROUND | {"pipeline", "inspect"},
+    "serve": GROUND
+    | {"extras", "data", "decode", "pretrained", "pipeline", "evaluate", "inspect", "progress"},
+    "serve/tracing.py": GROUND | {"extras", "decode", "pipeline", "evaluate", "inspect", "model"},
 }
 BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alone may use them
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
@@ -68,7 +70,7 @@ TORCH_FREE = {
     ),
     "quantize",
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
-    *("api", "callable_module", "progress", "cli"),
+    *("api", "callable_module", "progress", "serve", "cli"),
 }
 # but for these, which are imported when they are asked for.
 NEED_TORCH = {
@@ -79,6 +81,7 @@ NEED_TORCH = {
     "data/store.py",
     "decode/torch_decoder.py",
     "pipeline/torch_models.py",
+    "serve/tracing.py",
 }
 
 

@@ -29,6 +29,7 @@ Glassformer {__version__}: the Transformer from scratch, to read, to trust, to u
   glassformer demo                              train a translator in three minutes, look inside
   glassformer translate --model runs/demo --beam 8 --n-best 3 < lines.txt
   glassformer inspect runs/demo "The boy sees the dog."   attention and search, as one HTML page
+  glassformer serve                             a page to look inside models, and an HTTP API
   glassformer align runs/demo                   which words translate which, by its attention
   glassformer evaluate runs/demo --set grammar  its score card: BLEU, chrF, perplexity, speed
   glassformer quantize runs/demo                the same model in eight bits: smaller and faster
@@ -57,6 +58,7 @@ VERBS = {
     "evaluate": "Score a model: BLEU, chrF, perplexity; accuracy, F1.",
     "align": "Word alignments by attention, and their error rate.",
     "inspect": "Show attention, search and saliency of one text.",
+    "serve": "A page to look inside models, and an HTTP API.",
     "quantize": "Write a checkpoint in eight bits, and compare it.",
     "profile": "Measure where the time and memory of decoding go.",
     "describe": "Print parts, shapes, parameters and FLOPs of a preset.",

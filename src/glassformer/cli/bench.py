@@ -296,7 +296,7 @@ def faults(
         typer.Option(
             metavar="NAME",
             help="A campaign; repeat for several: kills, checkpoints, inputs, servers, threads, "
-            "memory, clock.",
+            "memory, clock, requests.",
             show_default="all",
         ),
     ] = None,
@@ -309,7 +309,8 @@ def faults(
     """Make faults on purpose and count what survives them.
 
     Runs are killed, checkpoints and inputs damaged, servers lie, threads share a model, memory is
-    watched, clocks jump. The exit code is 1 if anything is lost, raises a traceback or hangs.
+    watched, clocks jump, requests to the server are damaged. The exit code is 1 if anything is
+    lost, raises a traceback or hangs.
     """
     require_torch("glassformer bench faults")
     from glassformer.bench.faults.campaign import chosen
@@ -319,6 +320,42 @@ def faults(
     with progress("making faults", steps(campaigns, quick)) as tick:
         report, failures = bench_faults(campaigns, quick, seed, o.written_command(), tick)
     show(report, output or figures("bench_faults", quick))
+    if failures:
+        raise typer.Exit(1)
+
+
+@app.command(cls=Verb)
+def serve(
+    model: Annotated[
+        str, typer.Option(metavar="MODEL", help="A translator: a run or a bundled model.")
+    ] = "en-fr",
+    source: Sentences = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences, at most.")] = 512,
+    clients: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Clients that ask at the same time.")
+    ] = 200,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, metavar="S", help="Seconds that each server is asked for.")
+    ] = 60.0,
+    threads: Threads = 2,
+    output: Annotated[Path | None, _json_option("bench_serve")] = None,
+    quick: Quick = False,
+) -> None:
+    """Measure the server under load, beside a plain server on CTranslate2.
+
+    Clients in a second process ask over loopback, each for its next sentence as soon as it has its
+    answer. Every answer is compared with the one that the same server gives to one client alone.
+    The exit code is 1 if a request is lost or an answer differs.
+    """
+    require_torch("glassformer bench serve")
+    from glassformer.bench.serve import Plan, bench_serve
+
+    plan = (
+        Plan(model, 4, 8, 0.3, threads) if quick else Plan(model, limit, clients, seconds, threads)
+    )
+    with progress("measuring", plan.steps) as tick:
+        report, failures = bench_serve(plan, o.written_command(), source, tick)
+    show(report, output or figures("bench_serve", quick))
     if failures:
         raise typer.Exit(1)
 

@@ -133,6 +133,16 @@ def is_written_in(text: str, language: str) -> bool:
     return found.pop(language) >= CERTAIN and not any(found.values())
 
 
+def language_shares(text: str) -> dict[str, float]:
+    """Return the share of each language in the signs of a text, such as frequent words.
+
+    They add up to one. A text without a sign has zeros.
+    """
+    found = _evidence(text)
+    total = sum(found.values())
+    return {language: count / total if total else 0.0 for language, count in found.items()}
+
+
 def _evidence(text: str) -> dict[str, int]:
     """Count frequent words and accents of each language."""
     words = [word.lower().replace("’", "'") for word in _WORD.findall(text)]

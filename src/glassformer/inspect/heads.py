@@ -59,3 +59,12 @@ def jensen_shannon(p: Float[Tensor, "*L T S"], q: Float[Tensor, "*M T S"]) -> Fl
 def pairwise_divergence(weights: Float[Tensor, "N T S"]) -> Float[Tensor, "N N T"]:
     """Return the Jensen–Shannon divergence of every two heads in each row."""
     return torch.stack([jensen_shannon(weights, one) for one in weights])
+
+
+def information(weights: Float[Tensor, "*L T S"]) -> Float[Tensor, "*L"]:
+    """Return how much a row tells about its columns, in bits: their mutual information.
+
+    Each row counts alike. It is 0 if all rows are equal, and large where rows are sharp and differ,
+    as those of a head that aligns words.
+    """
+    return entropy(weights.mean(-2)) - entropy(weights).mean(-1)

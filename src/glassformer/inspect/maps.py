@@ -1,6 +1,7 @@
 """All attention weights of one forward pass, by kind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from glassformer.model.transformer import LanguageModel, Transformer
 
 Kind = Literal["encoder", "decoder", "cross"]
 Attention = dict[Kind, Float[Tensor, "layers H T S"]]
+Changed = Callable[[], AbstractContextManager[None]]  # a change of the model, such as fewer heads
 
 
 def kind_of(name: str) -> Kind:
@@ -33,9 +35,11 @@ def by_kind(maps: Mapping[str, Sequence[Tensor]]) -> Attention:
 
 
 @torch.no_grad()
-def read(model: nn.Module, ids: Int[Tensor, "1 S"]) -> tuple[Tensor, Attention]:
+def read(
+    model: nn.Module, ids: Int[Tensor, "1 S"], changed: Changed = nullcontext
+) -> tuple[Tensor, Attention]:
     """Return the output of a classifier or tagger, and its attention."""
-    with record_attention(model) as maps:
+    with record_attention(model) as maps, changed():
         output = model(ids.to(next(model.parameters()).device))
     return output.cpu(), by_kind(maps)
 
@@ -45,14 +49,15 @@ def decode(
     models: Sequence[Transformer | LanguageModel],
     source: Sequence[int] | None,
     inputs: Sequence[int],
+    changed: Changed = nullcontext,
 ) -> tuple[Float[Tensor, "T V"], Attention]:
     """Return the log-probabilities of the token after each of `inputs`, and the attention.
 
     It is one pass through the decoder that searches use. Of an ensemble, the attention is that of
-    the first model.
+    the first model. `changed` is entered after the kernels that record, which replace others.
     """
     decoder = as_one([TorchDecoder(model) for model in models])
-    with record_attention(models[0]) as maps:
+    with record_attention(models[0]) as maps, changed():
         decoding = decoder.start(None if source is None else [source], 1, 1, len(inputs))
         rows = decoding.prefill(np.array([inputs], np.int64)).rows()
     return torch.from_numpy(rows[0]), by_kind(maps)

@@ -1,6 +1,6 @@
 """Head masking: scale or remove the output of single heads (Michel et al., 2019)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -59,18 +59,25 @@ def _gated_kernel(gate: Tensor | None, kernel: Kernel) -> Kernel:
 @contextmanager
 def without_head(model: nn.Module, kind: Kind, layer: int, head: int) -> Iterator[None]:
     """Set the output of one head to zero inside the block, like zeros in its part of W^O."""
-    name = attention_names(model).get((kind, layer))
-    n_heads = attentions(model)[name].n_heads if name is not None else 0
-    if name is None or not 0 <= head < n_heads:
-        raise InputError(
-            f"The model has no head {head} in layer {layer} of its {kind} attention.",
-            f"It has {len(head_indices(model))} heads; layers and heads count from 0.",
-            "Use an index from head_indices(model).",
-        )
-    gate = torch.ones(n_heads)
-    gate[head] = 0
-    with gated(model, {name: gate}):
+    with gated(model, gates_without(model, [(kind, layer, head)])):
         yield
+
+
+def gates_without(model: nn.Module, heads: Iterable[HeadIndex]) -> dict[str, Tensor]:
+    """Return the gates that set the output of these heads to zero."""
+    names, modules = attention_names(model), attentions(model)
+    gates: dict[str, Tensor] = {}
+    for kind, layer, head in heads:
+        name = names.get((kind, layer))
+        n_heads = modules[name].n_heads if name is not None else 0
+        if name is None or not 0 <= head < n_heads:
+            raise InputError(
+                f"The model has no head {head} in layer {layer} of its {kind} attention.",
+                f"It has {len(head_indices(model))} heads; layers and heads count from 0.",
+                "Use an index from head_indices(model).",
+            )
+        gates.setdefault(name, torch.ones(n_heads))[head] = 0
+    return gates
 
 
 def without_each(

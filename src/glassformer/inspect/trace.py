@@ -10,6 +10,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import DataError, InputError
 from glassformer.inspect import maps, saliency
 from glassformer.inspect.maps import Attention
+from glassformer.inspect.masking import HeadIndex, gated, gates_without
 from glassformer.inspect.tree import TOP, Node, SearchTree, best, path
 from glassformer.inspect.words import Side, Subwords, mark_ids, side
 from glassformer.pipeline import Classifier, Generator, Pipeline, Translator
@@ -109,42 +111,63 @@ def trace_of(
     name: str = "",
     top: int = TOP,
     truncate: bool = False,
+    prefix: Sequence[int] = (),
+    heads_off: Sequence[HeadIndex] = (),
     **options: Any,
 ) -> Trace:
     """Translate, classify or continue `text`, and return its trace.
 
     `options` are those of `SearchOptions`. With a `target` there is no search; the output is
-    forced. `truncate` cuts a text that is longer than the model was trained for.
+    forced. `truncate` cuts a text that is longer than the model was trained for. The output begins
+    with the ids of `prefix`, which for a language model follow the text. The output of the heads in
+    `heads_off`, of the first model of an ensemble, is zero.
     """
+    first = model.models[0] if isinstance(model, Translator) else model.model
+    changed = partial(gated, first, gates_without(first, heads_off))
     if isinstance(model, Classifier):
-        if target is not None or options:
-            given = "target" if target is not None else next(iter(options))
+        if target is not None or options or prefix:
+            given = "target" if target is not None else next(iter(options), "prefix")
             raise InputError(
                 f"A classifier was given {given}.",
                 "It has no output text and no search.",
                 f"Leave {given} out.",
             )
-        return _classified(model, text, name, truncate)
+        return _classified(model, text, name, truncate, changed)
     make = model.options if isinstance(model, Translator) else SearchOptions
-    return _Tracer(model, name, top, truncate).trace(text, target, make(**options))
+    return _Tracer(model, name, top, truncate, prefix, changed).trace(text, target, make(**options))
 
 
 class _Tracer:
     """Traces a translator or a language model."""
 
-    def __init__(self, model: Translator | Generator, name: str, top: int, truncate: bool) -> None:
+    def __init__(
+        self,
+        model: Translator | Generator,
+        name: str,
+        top: int,
+        truncate: bool,
+        prefix: Sequence[int],
+        changed: maps.Changed,
+    ) -> None:
         self.model, self.name, self.top, self.truncate = model, name, top, truncate
+        self.given, self.changed = list(prefix), changed
         self.translates = isinstance(model, Translator)
         self.models = model.models if isinstance(model, Translator) else [model.model]
         self.subwords: Subwords = (
             model.target_tokenizer if isinstance(model, Translator) else model.tokenizer
         )
         self.bos, self.eos = mark_ids(self.subwords)
+        if self.eos in self.given:
+            raise InputError(
+                "The prefix has an end mark.",
+                "Nothing follows an end mark, so that there is nothing to search for.",
+                "Cut the prefix before it.",
+            )
 
     def trace(self, text: str, target: str | None, options: SearchOptions) -> Trace:
         ids = _ids(self.model, text, self.truncate)
         source = [*ids, mark_ids(self.model.tokenizer)[1]] if self.translates else None
-        prefix = [] if self.translates else ids
+        prefix = [*([] if self.translates else ids), *self.given]
         if target is None:
             nodes = self._searched(source, prefix, options)
             answer = best(nodes)
@@ -154,14 +177,16 @@ class _Tracer:
             answer = len(nodes) - 1
         outputs = [nodes[i].token for i in path(nodes, answer)]
         inputs = [self.bos, *outputs[:-1]]
-        _, attention = maps.decode(self.models, source, inputs)
+        _, attention = maps.decode(self.models, source, inputs, self.changed)
+        with self.changed():
+            salient = saliency.output_saliency(self.model, source, inputs, outputs)
         return Trace(
             kind="translator" if self.translates else "language-model",
             model=self.name,
             source=None if source is None else side(self.model.tokenizer, text, source),
             target=side(self.subwords, self._text(outputs, target), outputs),
             attention=attention,
-            saliency=saliency.output_saliency(self.model, source, inputs, outputs),
+            saliency=salient,
             nodes=tuple(nodes),
             answer=answer,
             search=asdict(options) if target is None else None,
@@ -181,14 +206,16 @@ class _Tracer:
         tree = SearchTree(self.bos, self.eos, options, self.top, counted)
         decoders = [TorchDecoder(model) for model in self.models]
         sources = None if source is None else [source]
-        search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
+        with self.changed():
+            search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
         return tree.nodes()
 
     def _forced(
         self, source: list[int] | None, outputs: list[int], options: SearchOptions
     ) -> list[Node]:
         """Return one branch, with the most likely tokens at each of its steps."""
-        log_probs, _ = maps.decode(self.models, source, [self.bos, *outputs[:-1]])
+        read = [self.bos, *outputs[:-1]]
+        log_probs, _ = maps.decode(self.models, source, read, self.changed)
         values, tokens = log_probs.topk(min(self.top, log_probs.size(-1)))
         likely = [
             tuple(zip(t, v, strict=True))
@@ -211,18 +238,22 @@ class _Tracer:
         ]
 
 
-def _classified(model: Classifier, text: str, name: str, truncate: bool) -> Trace:
+def _classified(
+    model: Classifier, text: str, name: str, truncate: bool, changed: maps.Changed
+) -> Trace:
     bos, _ = mark_ids(model.tokenizer)
     ids = [bos, *_ids(model, text, truncate)]
-    logits, attention = maps.read(model.model, torch.tensor([ids]))
+    logits, attention = maps.read(model.model, torch.tensor([ids]), changed)
     read = side(model.tokenizer, text, ids)
+    with changed():
+        salient = saliency.label_saliency(model, read)
     return Trace(
         kind="classifier",
         model=name,
         source=read,
         target=None,
         attention=attention,
-        saliency=saliency.label_saliency(model, read),
+        saliency=salient,
         probabilities=dict(zip(model.labels, logits[0].softmax(-1).tolist(), strict=True)),
         pooling=model.settings.model.pooling,
     )

@@ -7,7 +7,16 @@ import pytest
 
 from bench.faults.toys import GREEDY, TOY
 from bench.toys import write_translator
-from glassformer.bench.faults import clock, inputs, kills, memory, servers, table, threads
+from glassformer.bench.faults import (
+    clock,
+    inputs,
+    kills,
+    memory,
+    requests,
+    servers,
+    table,
+    threads,
+)
 from glassformer.bench.faults.campaign import Trial, conduct
 from glassformer.bench.faults.kills import differences
 from glassformer.checkpoint import RunFolder
@@ -60,6 +69,7 @@ def test_another_seed_makes_other_faults_and_unknown_campaigns_are_refused(
 
 def test_every_campaign_has_a_row_in_the_table() -> None:
     names = ("kills", "checkpoints", "inputs", "servers", "threads", "memory", "clock")
+    names += ("requests",)
     assert tuple(table.CAMPAIGNS) == names
 
 
@@ -163,3 +173,13 @@ def test_a_run_that_differs_from_the_reference_is_found(tmp_path: Path) -> None:
     assert any(
         "damaged" in one for one in differences(tmp_path / "reference", tmp_path / "shorter")
     )
+
+
+def test_damaged_requests_are_answered(models: Path) -> None:
+    trial = requests.trials([str(models)])
+    assert lost(trial, range(60)) == []
+
+
+def test_a_server_error_and_an_answer_without_json_are_found() -> None:
+    assert requests.wrong(500, b"{}") and requests.wrong(200, b"<html>")
+    assert requests.wrong(200, b"data: {}\n\n") and requests.wrong(422, b"{}") is None

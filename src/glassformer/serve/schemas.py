@@ -1,0 +1,257 @@
+"""The bodies of requests and answers. The OpenAPI document is made from them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from glassformer.decode.options import MIN_TEMPERATURE
+from glassformer.serve.limits import Limits
+
+LIMITS = Limits()
+MAX_SEED = 2**64 - 1
+Text = Annotated[str, Field(max_length=LIMITS.characters)]
+Texts = Annotated[list[Text], Field(max_length=LIMITS.texts)]
+Name = Annotated[str, Field(max_length=200)]
+
+
+class Body(BaseModel):
+    """A body; fields that are not declared are refused, as they would have no effect."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Lenient(Body):
+    """A body of LibreTranslate, whose clients send fields of later versions."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, protected_namespaces=())
+
+
+class Error(BaseModel):
+    """What happened, why, and what to do next."""
+
+    error: str
+    why: str
+    next: str
+
+
+class OpenAIErrorDetail(BaseModel):
+    message: str
+    type: str
+    param: str | None
+    code: str
+    why: str
+    next: str
+
+
+class OpenAIError(BaseModel):
+    """An error as OpenAI's clients read it."""
+
+    error: OpenAIErrorDetail
+
+
+# LibreTranslate's
+
+
+class TranslateRequest(Lenient):
+    """Texts to translate."""
+
+    q: Text | Texts = Field(description="A text, or a list of texts.")
+    source: Name = Field("auto", description="Code of the source language, or auto.")
+    target: Name = Field(description="Code of the target language.")
+    format: Literal["text", "html"] = Field("text", description="html: tags are kept.")
+    alternatives: int = Field(
+        0, ge=0, le=LIMITS.alternatives, description="Further translations of a text."
+    )
+    api_key: str | None = Field(None, description="The token of the server, if it has one.")
+    model: Name | None = Field(None, description="One of several translators; ours.")
+
+
+class Detected(BaseModel):
+    language: str
+    confidence: float = Field(description="Share of the signs for this language, 0 to 100.")
+
+
+class TranslateResponse(BaseModel):
+    """Translations; lists for a list of texts."""
+
+    translatedText: str | list[str]  # noqa: N815 - the API's name
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: Detected | list[Detected] | None = None  # noqa: N815
+
+
+class DetectRequest(Lenient):
+    q: Text = Field(description="A text.")
+    api_key: str | None = None
+
+
+class Language(BaseModel):
+    code: str
+    name: str
+    targets: list[str]
+
+
+class Health(BaseModel):
+    status: Literal["ok"]
+    models: list[str]
+    waiting: int = Field(description="Texts in the queue.")
+
+
+# OpenAI's
+
+
+class Sampling(Body):
+    """Options that completions and chats share."""
+
+    model: Name
+    max_tokens: int | None = Field(None, ge=1, le=LIMITS.new_tokens)
+    temperature: float = Field(
+        1.0, ge=0, le=2, description=f"0 takes the likeliest token; else at least {MIN_TEMPERATURE}"
+    )
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0, description="Draw from the k likeliest tokens; 0: from all. Ours.")
+    n: int = Field(1, ge=1, le=LIMITS.choices)
+    seed: int | None = Field(None, ge=0, le=MAX_SEED)
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    stream: bool = False
+    stream_options: "StreamOptions | None" = None
+    user: str | None = Field(None, description="Has no effect.")
+
+
+class StreamOptions(Body):
+    include_usage: bool = False
+
+
+class CompletionRequest(Sampling):
+    """Prompts to continue."""
+
+    prompt: Text | Texts = ""
+    echo: bool = Field(False, description="Begin each answer with its prompt.")
+
+
+class Message(Body):
+    role: Literal["system", "user", "assistant"]
+    content: Text
+
+
+class ChatRequest(Sampling):
+    """A conversation to continue."""
+
+    messages: list[Message] = Field(min_length=1, max_length=LIMITS.texts)
+    max_completion_tokens: int | None = Field(None, ge=1, le=LIMITS.new_tokens)
+
+
+class Choice(BaseModel):
+    index: int
+    text: str
+    finish_reason: Literal["stop", "length"] | None
+    logprobs: None = None
+
+
+class ChatMessage(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    content: str
+
+
+class ChatChoice(BaseModel):
+    index: int
+    message: ChatMessage
+    finish_reason: Literal["stop", "length"] | None
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Completion(BaseModel):
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage | None = None
+
+
+class Chat(BaseModel):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage | None = None
+
+
+class Model(BaseModel):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "glassformer"
+    kind: str
+    directions: list[tuple[str, str]] = Field(description="Of a translator: source and target.")
+    labels: list[str] = Field(description="Of a classifier.")
+
+
+class ModelList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+# Ours
+
+
+class ClassifyRequest(Body):
+    """Texts to label."""
+
+    q: Text | Texts
+    model: Name | None = None
+    truncate: bool = Field(False, description="Cut texts that are too long instead of refusing.")
+
+
+class Classified(BaseModel):
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class ClassifyResponse(BaseModel):
+    """A label for each text; a list for a list."""
+
+    result: Classified | list[Classified]
+
+
+HeadName = tuple[Literal["encoder", "decoder", "cross"], int, int]
+
+
+class TraceRequest(Body):
+    """A text to look at in a model."""
+
+    model: Name
+    text: Annotated[str, Field(max_length=20_000)]
+    to: Name | None = Field(None, description="Target language of a translator.")
+    target: Text | None = Field(None, description="Force this output; nothing is searched for.")
+    prefix: Annotated[list[int], Field(max_length=512)] = Field(
+        default=[], description="Ids of tokens that the output begins with."
+    )
+    beam_size: int = Field(5, ge=1, le=16)
+    max_length: int | None = Field(None, ge=1, le=512)
+    heads_off: Annotated[list[HeadName], Field(max_length=1_024)] = Field(
+        default=[], description="Heads whose output is zero: kind, layer and head from 0."
+    )
+    int8: bool = Field(False, description="Round the weights to eight bits first.")
+    reference: Text | None = Field(None, description="A right translation, for BLEU.")
+    truncate: bool = False
+
+
+class TraceResponse(BaseModel):
+    """A trace in the format of docs/trace.md, and what was computed from it."""
+
+    trace: dict[str, Any]
+    read: dict[str, Any] | None = Field(description="The decoder's input tokens.")
+    rollout: dict[str, Any]
+    heads: dict[str, Any] = Field(description="Mean entropy and distance of each head.")
+    summary: dict[str, str]
+    aligned: list[int] | None = Field(description="Layer and head that aligns best.")
+    log_probability: float | None
+    bleu: float | None = Field(description="Of the output against the reference.")
+    caution: str

@@ -1,0 +1,106 @@
+"""Traces for the page: the readable model, one text at a time, on a thread of its own.
+
+It needs torch, and is imported when the first trace is asked for.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from glassformer.decode.search import output_limits
+from glassformer.evaluate.bleu import bleu
+from glassformer.inspect.heads import information
+from glassformer.inspect.pictures import CAUTION
+from glassformer.inspect.report import data_of, summary
+from glassformer.inspect.trace import Trace, trace_of
+from glassformer.pipeline import Classifier, Pipeline, Translator, load
+from glassformer.serve.models import Served
+from glassformer.serve.refusals import RequestError
+from glassformer.serve.schemas import TraceRequest, TraceResponse
+
+
+@dataclass(eq=False)
+class Tracer:
+    """The models on torch, each loaded when a trace of it is first asked for."""
+
+    limit: int  # attention weights of a trace
+    loaded: dict[tuple[str, bool], Pipeline] = field(default_factory=dict)
+
+    def trace(self, served: Served, body: TraceRequest) -> TraceResponse:
+        pipeline = self.pipeline(served, body.int8)
+        if isinstance(pipeline, Translator):
+            pipeline = pipeline.towards(body.to or pipeline.targets[0])
+        check(pipeline, body, self.limit)
+        found = trace_of(
+            pipeline,
+            body.text,
+            body.target,
+            name=served.name,
+            truncate=body.truncate,
+            prefix=body.prefix,
+            heads_off=body.heads_off,
+            **_search(pipeline, body),
+        )
+        return TraceResponse(
+            **data_of(found),
+            summary=summary(found),
+            aligned=aligned(found),
+            log_probability=None if found.answer is None else _log_probability(found),
+            bleu=_bleu(found, body.reference),
+            caution=CAUTION,
+        )
+
+    def pipeline(self, served: Served, int8: bool) -> Pipeline:
+        key = served.name, int8
+        if key not in self.loaded:
+            self.loaded[key] = load(served.place, int8 or None, engine="torch")
+        return self.loaded[key]
+
+
+def _search(pipeline: Pipeline, body: TraceRequest) -> dict[str, Any]:
+    """Return the options of the search; a forced output and a classifier have none."""
+    if isinstance(pipeline, Classifier) or body.target is not None:
+        return {}
+    longest = {} if body.max_length is None else {"max_length": body.max_length}
+    return {"beam_size": body.beam_size, **longest}
+
+
+def check(pipeline: Pipeline, body: TraceRequest, limit: int) -> None:
+    """Refuse a trace with more attention weights than a page can hold."""
+    shape = pipeline.settings.model
+    (ids,) = pipeline.tokenizer.encode([body.text])
+    read = min(len(ids), pipeline.settings.data.max_length) + 1
+    written = body.max_length or int(output_limits(read))
+    if body.target is not None:
+        written = len(body.target)  # at most: a subword has a character or more
+    by_kind = {
+        "translator": shape.encoder_layers * read**2
+        + shape.decoder_layers * (written**2 + written * read),
+        "language-model": shape.decoder_layers * (read + written) ** 2,
+    }
+    weights = shape.n_heads * by_kind.get(shape.kind, shape.encoder_layers * read**2)
+    if weights > limit:
+        raise RequestError(
+            413,
+            f"The trace may have {weights:,} attention weights.",
+            f"A page holds up to {limit:,}; the text has {read:,} subwords.",
+            "Give a shorter text, or a smaller max_length.",
+        )
+
+
+def aligned(trace: Trace) -> list[int] | None:
+    """Return layer and head of the cross-attention whose rows tell most about the source."""
+    kind = "cross" if "cross" in trace.attention else next(iter(trace.attention))
+    told = information(trace.attention[kind])
+    layer, head = divmod(int(told.argmax()), told.size(1))
+    return [layer, head]
+
+
+def _log_probability(trace: Trace) -> float:
+    assert trace.answer is not None
+    return trace.nodes[trace.answer].log_probability
+
+
+def _bleu(trace: Trace, reference: str | None) -> float | None:
+    if reference is None or not reference.strip() or trace.target is None:
+        return None
+    return bleu([trace.target.text], [[reference]])

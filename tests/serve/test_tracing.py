@@ -1,0 +1,111 @@
+"""Traces over HTTP equal those of Python, with forced tokens and with heads switched off."""
+
+from typing import Any
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from glassformer.inspect.trace import Trace, trace_of
+from glassformer.pipeline import load
+from glassformer.serve.tracing import aligned
+
+TEXT = "the old cat sees a dog"
+
+
+@pytest.fixture(scope="module")
+def torch_model(folders: dict[str, Any]) -> Any:
+    return load(folders["toy-translator"], engine="torch").towards("fr")
+
+
+def traced(client: TestClient, **body: Any) -> Any:
+    answer = client.post("/api/trace", json={"model": "toy-translator", "text": TEXT} | body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def same(found: Any, expected: Trace) -> None:
+    import json
+
+    one = Trace.from_json(json.dumps(found["trace"]))
+    assert one.target == expected.target and one.answer == expected.answer
+    for kind, weights in expected.attention.items():
+        torch.testing.assert_close(one.attention[kind], weights, atol=2 / 65_535, rtol=0)
+    logs = [node.log_probability for node in expected.nodes]
+    assert [node.log_probability for node in one.nodes] == pytest.approx(logs, rel=1e-6)
+
+
+def test_a_trace_equals_that_of_python(client: TestClient, torch_model: Any) -> None:
+    found = traced(client, beam_size=3)
+    expected = trace_of(torch_model, TEXT, beam_size=3)
+    same(found, expected)
+    assert found["aligned"] == aligned(expected) and found["caution"]
+
+
+def test_a_forced_token_is_gone_on_from(client: TestClient, torch_model: Any) -> None:
+    free = trace_of(torch_model, TEXT, beam_size=2)
+    first = free.target.ids[0]
+    other = next(token for token, _ in free.nodes[0].next if token not in (first, 2, 3))
+    found = traced(client, beam_size=2, prefix=[other])
+    assert found["trace"]["target"]["ids"][0] == other
+    same(found, trace_of(torch_model, TEXT, beam_size=2, prefix=[other]))
+    answer = client.post(
+        "/api/trace", json={"model": "toy-translator", "text": TEXT, "prefix": [3]}
+    )
+    assert answer.status_code == 422 and "end mark" in answer.json()["error"]
+
+
+def test_heads_that_are_off_change_the_answer_as_zeros_in_the_output_projection(
+    client: TestClient, torch_model: Any
+) -> None:
+    off = [("cross", 0, 1), ("encoder", 0, 0)]
+    found = traced(client, beam_size=2, heads_off=off)
+    attention = torch_model.model.decoder.layers[0].cross_attention
+    encoder = torch_model.model.encoder.layers[0].self_attention
+    kept = [one.output.weight.data.clone() for one in (attention, encoder)]
+    attention.output.weight.data[:, attention.d_k :] = 0
+    encoder.output.weight.data[:, : encoder.d_k] = 0
+    same(found, trace_of(torch_model, TEXT, beam_size=2))
+    for one, weights in zip((attention, encoder), kept, strict=True):
+        one.output.weight.data = weights
+    with_all = trace_of(torch_model, TEXT, beam_size=2)
+    assert found["log_probability"] != pytest.approx(with_all.nodes[with_all.answer or 0])
+
+
+def test_bleu_is_against_the_reference(client: TestClient) -> None:
+    text = traced(client)["trace"]["target"]["text"]
+    assert traced(client, reference=f"{text} and more words")["bleu"] < 100
+    assert "bleu" not in traced(client)  # without a reference there is none
+
+
+def test_classifiers_and_language_models_are_traced(client: TestClient) -> None:
+    labels = traced(client, model="toy-labels")
+    assert set(labels["trace"]["probabilities"]) == {"sad", "glad"}
+    assert labels["trace"]["kind"] == "classifier"
+    made = traced(client, model="toy-text", max_length=9)
+    assert made["trace"]["kind"] == "language-model"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "problem"),
+    [
+        ({"heads_off": [["cross", 9, 0]]}, 422, "no head 0 in layer 9"),
+        ({"model": "nothing"}, 404, "No model is served"),
+        ({"to": "xx"}, 422, "does not translate into 'xx'"),
+        ({"text": ""}, 422, "has no tokens"),
+        ({"prefix": [10**6]}, 422, "outside the vocabulary"),
+        ({"model": "toy-labels", "target": "a"}, 422, "A classifier was given target"),
+    ],
+)
+def test_what_cannot_be_traced_is_refused(
+    client: TestClient, body: dict[str, Any], status: int, problem: str
+) -> None:
+    answer = client.post("/api/trace", json={"model": "toy-translator", "text": TEXT} | body)
+    assert answer.status_code == status and problem in answer.text
+
+
+def test_a_trace_that_no_page_can_hold_is_refused(client: TestClient, server: Any) -> None:
+    traced(client)
+    server.looker._made().limit = 1_000
+    answer = client.post("/api/trace", json={"model": "toy-translator", "text": TEXT})
+    assert answer.status_code == 413 and "attention weights" in answer.json()["error"]
