@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from glassformer.api.align import align
     from glassformer.api.average import average
     from glassformer.api.evaluate import evaluate, evaluate_behaviour, evaluate_sets
+    from glassformer.api.import_model import import_model
     from glassformer.api.inspect import inspect, inspect_heads
     from glassformer.api.quantize import quantize
     from glassformer.api.train import train
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from glassformer.model.norm import LayerNorm, RMSNorm
     from glassformer.model.positions import PositionalEncoding
     from glassformer.model.transformer import LanguageModel, Transformer
-    from glassformer.pipeline import Classifier, Generator, Translator, load
+    from glassformer.pipeline import Classifier, Embedder, Generator, Translator, load
 
 __version__ = "0.1.0"
 
@@ -35,6 +36,7 @@ _HOMES = {
     "api.align": ("align",),
     "api.average": ("average",),
     "api.evaluate": ("evaluate", "evaluate_behaviour", "evaluate_sets"),
+    "api.import_model": ("import_model",),
     "api.inspect": ("inspect", "inspect_heads"),
     "api.quantize": ("quantize",),
     "api.train": ("train",),
@@ -54,7 +56,7 @@ _HOMES = {
     "model.norm": ("LayerNorm", "RMSNorm"),
     "model.positions": ("PositionalEncoding",),
     "model.transformer": ("LanguageModel", "Transformer"),
-    "pipeline": ("Classifier", "Generator", "Translator", "load"),
+    "pipeline": ("Classifier", "Embedder", "Generator", "Translator", "load"),
 }
 
 # Functions that share their name with a package or module, which can be called in their place.
@@ -63,6 +65,7 @@ _CALLABLE_MODULES = ("evaluate", "inspect", "quantize", "train")
 __all__ = [
     "Classifier",
     "DecoderLayer",
+    "Embedder",
     "EncoderLayer",
     "FeedForward",
     "Generator",
@@ -86,6 +89,7 @@ __all__ = [
     "evaluate_behaviour",
     "evaluate_sets",
     "fused_attention",
+    "import_model",
     "inspect",
     "inspect_heads",
     "load",

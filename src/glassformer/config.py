@@ -143,8 +143,14 @@ class ModelSettings(Settings):
     decoder_layers: Count = 4  # layers of the decoder
 
     positions: Literal[
-        *("sinusoidal", "sinusoidal-halves", "learned", "rope", "alibi"),
-        *("relative", "relative-bucketed", "none"),
+        "sinusoidal",
+        "sinusoidal-halves",
+        "learned",
+        "rope",
+        "alibi",
+        "relative",
+        "relative-bucketed",
+        "none",
     ] = "sinusoidal"  # position scheme; "sinusoidal-halves" has all sines before all cosines
     max_positions: Count = 1_024  # rows of the learned table
     max_distance: Count | None = None  # of relative positions; None: the scheme's default
@@ -174,6 +180,7 @@ class ModelSettings(Settings):
     n_classes: Count = 2  # classes of a classifier or tagger
     # How a classifier reduces token vectors to one.
     pooling: Literal["mean", "first", "max"] = "mean"
+    unit_length: bool = False  # an embedder divides its vector by its length
     ngrams: Annotated[int, Field(ge=0)] = 0  # words in the longest n-gram; 0: no n-gram logits
     ngram_share: Share = 0.5  # weight of the n-gram logits; the encoder's have the rest
     ngram_buckets: Count = 2**20  # hash buckets of n-grams of several tokens

@@ -10,6 +10,7 @@ EXTRAS = {  # extra: a package that it installs, and what needs it
     "tensorboard": ("tensorboard", "curves of training"),
     "moses": ("sacremoses", "BLEU on tokenised references"),
     "hf": ("datasets", "WMT14"),
+    "interop": ("tokenizers", "imported models: their tokenizers, GGUF, chat templates"),
     "peers": ("ctranslate2", "comparisons of speed"),
     "serve": ("uvicorn", "the explorer"),
 }

@@ -105,10 +105,12 @@ def test_a_bias_of_the_output_is_added_to_logits_only(tied: bool, separate: bool
 @pytest.mark.parametrize("residual", choices("residual"))
 def test_an_embedder_gives_the_vectors_of_the_model(pooling: str, residual: str) -> None:
     changes = {"kind": "embedder", "pooling": pooling, "residual": residual}
-    model, rows = odd(changes, embedding_norm=True), sentences(*LENGTHS, 9)
-    with torch.inference_mode():
-        expected = model.double()(pad(rows, 0)).numpy()
-    assert np.abs(engine(model.float()).embed(rows) - expected).max() < TOLERANCE
+    for unit_length in (False, True):
+        model, rows = odd(changes, unit_length=unit_length), sentences(*LENGTHS, 9)
+        with torch.inference_mode():
+            expected = model.double()(pad(rows, 0)).numpy()
+        assert np.abs(engine(model.float()).embed(rows) - expected).max() < TOLERANCE
+        assert np.allclose(np.linalg.norm(expected, axis=1), 1) == unit_length
 
 
 BIASES = cases({"attention_bias": (False, True), "feed_forward_bias": (False, True)})

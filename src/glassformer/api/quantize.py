@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer import checkpoint, pretrained
 from glassformer.checkpoint import Checkpoint
 from glassformer.errors import CheckpointError, InputError, SettingsError
-from glassformer.pipeline import Classifier, Generator, Pipeline, Translator, load
+from glassformer.pipeline import Classifier, Embedder, Generator, Pipeline, Translator, load
 from glassformer.progress import progress as show_progress
 from glassformer.quantize import dequantise_weights, is_quantised, quantise_weights
 
@@ -120,9 +120,9 @@ def _refuse_to_overwrite(place: Path) -> None:
 
 
 def _judged(model: Pipeline, beam_size: int | None) -> Translator | Classifier:
-    if isinstance(model, Generator):
+    if isinstance(model, Generator | Embedder):
         raise SettingsError(
-            "A language model cannot be tried on examples.",
+            f"A {model.settings.model.kind} cannot be tried on examples.",
             "There is no right answer that its output could be compared with.",
             "Quantise it without data.",
         )

@@ -26,18 +26,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load, save
 
 from glassformer.config import RunSettings, check_together
+from glassformer.data.foreign_tokenizer import read_tokenizer
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import CheckpointError, GlassformerError
 
 WEIGHTS, SETTINGS, MANIFEST = "model.safetensors", "settings.toml", "manifest.json"
 STATE_TENSORS, STATE_VALUES = "training.safetensors", "training.json"
-SUBWORDS = ".spm"
+SUBWORDS, FOREIGN_SUBWORDS = ".spm", ".json"
+SIDES = "joint", "source", "target"
 PARTIAL = ".partial-"  # prefix of a folder that is being written
 # Bytes that a file may have, by its name in a manifest; weights as many as the disk holds.
 MAX_BYTES = {
     **{WEIGHTS: sys.maxsize, STATE_TENSORS: sys.maxsize},
     **{MANIFEST: 1 << 16, SETTINGS: 1 << 20, STATE_VALUES: 1 << 26},
-    **{side + SUBWORDS: 1 << 26 for side in ("joint", "source", "target")},
+    **{side + kind: 1 << 26 for side in SIDES for kind in (SUBWORDS, FOREIGN_SUBWORDS)},
 }
 DTYPES: dict[str, type[np.generic]] = {
     **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BOOL": np.bool_, "U8": np.uint8},
@@ -48,6 +50,9 @@ SHORT = Repr()  # of words that a stranger may have written
 SHORT.maxstring = 300  # characters
 
 Weights = Mapping[str, NDArray[Any]]
+
+
+TOKENIZERS = {SUBWORDS: Tokenizer, FOREIGN_SUBWORDS: read_tokenizer}
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class Checkpoint:
         yield WEIGHTS, _saved(self.weights)
         yield SETTINGS, self.settings.to_toml().encode()
         for side, tokenizer in self.tokenizers.items():
-            yield side + SUBWORDS, tokenizer.model
+            yield side + tokenizer.file_type, tokenizer.model
         if self.training is not None:
             yield STATE_TENSORS, _saved(self.training.tensors)
             yield STATE_VALUES, json.dumps(self.training.values, indent=2).encode()
@@ -190,9 +195,10 @@ def read(folder: Path, training: bool = False) -> Checkpoint:
     """
     contents = _verified(folder, training)
     tokenizers = {}
-    for name in (name for name in contents if name.endswith(SUBWORDS)):
-        with _understood(folder / name):
-            tokenizers[name.removesuffix(SUBWORDS)] = Tokenizer(contents[name])
+    for side, kind in ((side, kind) for side in SIDES for kind in TOKENIZERS):
+        if (name := side + kind) in contents:
+            with _understood(folder / name):
+                tokenizers[side] = TOKENIZERS[kind](contents[name])
     with _understood(folder / SETTINGS):
         settings = RunSettings.from_toml(contents[SETTINGS])
         check_together(settings.model)

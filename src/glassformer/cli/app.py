@@ -26,6 +26,9 @@ Glassformer {__version__}: the Transformer from scratch, to read, to trust, to u
   glassformer models                                          the bundled models and their cards
   glassformer doctor                                          check this installation
 
+  glassformer import SmolLM2.gguf --as smollm2  weights that others trained, and talk to them:
+  glassformer chat smollm2 "What is the capital of Italy?"
+
   glassformer demo                              train a translator in three minutes, look inside
   glassformer translate --model runs/demo --beam 8 --n-best 3 < lines.txt
   glassformer inspect runs/demo "The boy sees the dog."   attention and search, as one HTML page
@@ -54,6 +57,8 @@ VERBS = {
     "translate": "Translate texts, a file or standard input.",
     "classify": "Label texts, a file or standard input.",
     "generate": "Continue prompts with a language model.",
+    "chat": "Talk to a language model by its own chat template.",
+    "import": "Import a model of another library.",
     "models": "List the bundled models, or print the card of one.",
     "evaluate": "Score a model: BLEU, chrF, perplexity; accuracy, F1.",
     "align": "Word alignments by attention, and their error rate.",
@@ -68,6 +73,9 @@ VERBS = {
     "bench": "Measure speed and memory side by side with peers.",
     "doctor": "Check this installation: versions, kernels, models.",
 }
+
+
+KEYWORDS = {"import": "import_model"}  # modules of verbs that Python reserves
 
 
 def main() -> None:
@@ -146,11 +154,12 @@ def add(app: typer.Typer, verb: str, whole: bool) -> None:
     if not whole:
         app.command(verb, help=VERBS[verb])(_listed)
         return
-    module = import_module(f"glassformer.cli.{verb}")
+    name = KEYWORDS.get(verb, verb)
+    module = import_module(f"glassformer.cli.{name}")
     if hasattr(module, "app"):
         app.add_typer(module.app, name=verb, help=VERBS[verb])
     else:
-        run: Callable[..., None] = getattr(module, verb)
+        run: Callable[..., None] = getattr(module, name)
         app.command(verb, cls=Verb)(run)
 
 

@@ -24,6 +24,14 @@ Kind = Literal["bpe", "unigram"]
 class Tokenizer:
     """A sentencepiece model. Its bytes are its identity; every checkpoint holds `fingerprint`."""
 
+    # The marks and the ids around a text. Tokenizers of imported models have others.
+    pad_id, unk_id, bos_id, eos_id = PAD, UNK, BOS, EOS
+    before: tuple[int, ...] = ()  # in front of a source
+    after: tuple[int, ...] = (EOS,)  # behind a source
+    chat_template = ""
+    is_foreign = False
+    file_type = ".spm"
+
     def __init__(self, model: bytes) -> None:
         self.model = model
         self.fingerprint = sha256(model).hexdigest()
@@ -137,6 +145,10 @@ class Tokenizer:
         spelling = [i for i in ids if not any(is_special(i) for is_special in special)]
         pieces = {model.id_to_piece(i): (i, model.get_score(i)) for i in spelling}
         return SubwordSampler(Vocabulary(pieces, UNK, [i for i in ids if model.is_byte(i)]))
+
+    def source(self, ids: Sequence[int]) -> list[int]:
+        """Return the ids of a text as an encoder reads them, with marks."""
+        return [*self.before, *ids, *self.after]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; marks and padding are dropped."""

@@ -24,6 +24,7 @@ from glassformer.errors import InputError
 
 __all__ = ["Hypothesis", "SearchOptions", "force_decode", "search", "stream", "total"]
 
+NO_PAD = -1  # padding id of a model that has none
 Sequences = Sequence[Sequence[int]]
 Decoders = Decoder | Sequence[Decoder]
 Answers = list[list[Hypothesis]]
@@ -39,11 +40,14 @@ def search(
     prefixes: Sequences | None = None,
     numbers: Sequence[int] | None = None,
     observer: Observer | None = None,
+    *,
+    bos_is_mark: bool = True,
 ) -> Answers:
     """Return the answers to each source, or to each prefix of a language model, best first.
 
     Answers begin with their prefix. Several decoders are an ensemble. `numbers` identify the
     sentences for sampling: the tokens drawn for a sentence depend on the seed and its number.
+    A begin mark never follows; an ordinary token in its place, `bos_is_mark=False`, may.
     """
     decoder = as_one(decoders)
     batch = _checked(decoder, sources, bos, options, prefixes, numbers)
@@ -51,7 +55,7 @@ def search(
     of_part = alone(decoder) if n_parts > 1 else decoder
 
     def answer(part: slice, stopped: Event) -> Answers:
-        task = _Search(of_part, batch.part(part), bos, eos, options, observer)
+        task = _Search(of_part, batch.part(part), bos, eos, options, observer, bos_is_mark)
         return task.answers(stopped)
 
     return _in_parts(answer, batch.costs, n_parts)
@@ -65,6 +69,8 @@ def stream(
     options: SearchOptions,
     prefix: Sequence[int] = (),
     number: int = 0,
+    *,
+    bos_is_mark: bool = True,
 ) -> Iterator[int]:
     """Yield the tokens of one answer as they are chosen, without prefix and end mark."""
     if options.width > 1:
@@ -76,7 +82,7 @@ def stream(
     decoder = as_one(decoders)
     sources = None if source is None else [source]
     batch = _checked(decoder, sources, bos, options, [prefix], [number])
-    task = _Search(decoder, batch, bos, eos, options)
+    task = _Search(decoder, batch, bos, eos, options, bos_is_mark=bos_is_mark)
     for token in task.tokens():
         if task.beam.length[0] > len(prefix) and token != eos:
             yield token
@@ -106,7 +112,7 @@ def force_decode(
     def answer(part: slice, stopped: Event) -> list[NDArray[np.float32]]:
         wanted = targets[part]
         length = max(1, max(map(len, wanted)))
-        ids = np.full((len(wanted), length), decoder.pad_id, np.int64)
+        ids = np.full((len(wanted), length), max(decoder.pad_id, 0), np.int64)
         for row, target in zip(ids, wanted, strict=True):
             row[: len(target)] = target
         inputs = np.full_like(ids, bos)
@@ -146,10 +152,12 @@ class _Search:
         eos: int,
         options: SearchOptions,
         observer: Observer | None = None,
+        bos_is_mark: bool = True,
     ) -> None:
         self.eos, self.options, self.observer = eos, options, observer
         n, width = len(batch.prefixes), options.width
-        banned = [decoder.pad_id, bos]
+        marks = [decoder.pad_id, bos] if bos_is_mark else [decoder.pad_id]
+        banned = [mark for mark in marks if mark not in (NO_PAD, eos)]  # other models share marks
         self.rules = Constraints(options, eos, banned, batch.prefixes, decoder.vocab_size)
         self.sampler = Sampler(options, batch.numbers) if options.sample else None
         self.decoding = decoder.start(batch.sources, n, width, int(batch.limits.max()))

@@ -321,14 +321,21 @@ class CompiledModel:
 
     def classify(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return the logits of each text, (B, C), the n-grams' votes included."""
-        logits = self._output(self.embed(rows))
+        logits = self._output(self._pooled(rows))
         if self.votes is not None:
             share = np.float32(self.settings.ngram_share)
             logits += share * (np.stack([self.votes(row) for row in rows]) - logits)
         return logits
 
     def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Return one vector for each text, (B, D)."""
+        """Return the vector of each text, (B, D)."""
+        vectors = self._pooled(rows)
+        if self.settings.unit_length:  # row by row: a text's bits do not depend on the batch
+            lengths = [max(float(np.sqrt((v * v).sum())), 1e-12) for v in vectors]
+            vectors /= np.array(lengths, np.float32)[:, None]
+        return vectors
+
+    def _pooled(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         return np.stack([self._pool(features) for features in self.encode(rows)])
 
     def _pool(self, features: NDArray[np.float32]) -> NDArray[np.float32]:

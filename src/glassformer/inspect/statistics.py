@@ -21,7 +21,7 @@ from glassformer.inspect.maps import Attention, Kind
 from glassformer.inspect.masking import HeadIndex
 from glassformer.inspect.word_attention import split_words, word_attentions
 from glassformer.inspect.words import mark_ids
-from glassformer.pipeline import Classifier, Pipeline, Translator
+from glassformer.pipeline import Classifier, Embedder, Pipeline, Translator
 
 ROLE_SHARE = 0.5  # of a head's attention: only one position can have more
 Text = tuple[str, str]  # source and target; the target is unused unless the model translates
@@ -125,6 +125,9 @@ def _attention(model: Pipeline, text: Text, truncate: bool) -> Attention:
     bos, eos = mark_ids(model.tokenizer)
     if isinstance(model, Classifier):
         return maps.read(model.model, torch.tensor([[bos, *read]]))[1]
+    if isinstance(model, Embedder):
+        row = model.tokenizer.source(read)
+        return maps.read(model.model, torch.tensor([row]))[1]
     if not isinstance(model, Translator):
         return maps.decode([model.model], None, [bos, *read])[1]
     (target,) = model.target_tokenizer.encode([text[1]])

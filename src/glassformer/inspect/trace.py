@@ -133,6 +133,12 @@ def trace_of(
                 f"Leave {given} out.",
             )
         return _classified(model, text, name, truncate, changed)
+    if not isinstance(model, Translator | Generator):
+        raise InputError(
+            "A model of embeddings has no output to trace.",
+            "A trace shows how an answer is found.",
+            "Look at its attention: glassformer inspect heads, or record_attention.",
+        )
     make = model.options if isinstance(model, Translator) else SearchOptions
     return _Tracer(model, name, top, truncate, prefix, changed).trace(text, target, make(**options))
 

@@ -123,7 +123,7 @@ def _tagger(s: ModelSettings) -> TransformerTagger:
 
 def _embedder(s: ModelSettings) -> TransformerEmbedder:
     encoder = _encoder(s, _embedding(s, s.vocab_size))
-    return TransformerEmbedder(encoder, POOLINGS[s.pooling], s.pad_id)
+    return TransformerEmbedder(encoder, POOLINGS[s.pooling], s.pad_id, s.unit_length)
 
 
 _MODELS: dict[str, Callable[[ModelSettings], Model]] = {

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from glassformer.errors import InputError
 from glassformer.model.dropout import Dropout
@@ -79,17 +80,23 @@ class TransformerClassifier(nn.Module):
 
 
 class TransformerEmbedder(nn.Module):
-    """Encoder and pooling: one vector for the text."""
+    """Encoder and pooling: one vector for the text, with `unit_length` divided by its length."""
 
     def __init__(
-        self, encoder: TransformerEncoder, pool: Pooling = mean_pool, pad_id: int = 0
+        self,
+        encoder: TransformerEncoder,
+        pool: Pooling = mean_pool,
+        pad_id: int = 0,
+        unit_length: bool = False,
     ) -> None:
         super().__init__()
         self.encoder, self.pool, self.pad_id = encoder, pool, pad_id
+        self.unit_length = unit_length
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B D"]:
         mask = padding_mask(ids, self.pad_id) if mask is None else mask
-        return self.pool(self.encoder(ids, mask), mask)
+        vectors = self.pool(self.encoder(ids, mask), mask)
+        return F.normalize(vectors, dim=-1) if self.unit_length else vectors
 
 
 class TransformerTagger(nn.Module):

@@ -2,12 +2,13 @@
 
     load("en-fr").translate("Where is the train station?")
 
-`load` returns a `Translator`, a `Classifier` or a `Generator`, whichever the checkpoint holds. It
+`load` returns a `Translator`, `Classifier`, `Generator` or `Embedder`, as the checkpoint is. It
 runs on the compiled engine and does not import torch, unless `engine="torch"` asks for it.
 """
 
 from glassformer.pipeline.batches import BATCH_TOKENS
 from glassformer.pipeline.classifier import Classification, Classifier
+from glassformer.pipeline.embedder import Embedder
 from glassformer.pipeline.generator import Generator
 from glassformer.pipeline.loading import (
     Engine,
@@ -15,6 +16,7 @@ from glassformer.pipeline.loading import (
     inference_model,
     load,
     load_classifier,
+    load_embedder,
     load_generator,
     load_translator,
 )
@@ -25,6 +27,7 @@ __all__ = [
     "BATCH_TOKENS",
     "Classification",
     "Classifier",
+    "Embedder",
     "Engine",
     "Generator",
     "Pipeline",
@@ -34,6 +37,7 @@ __all__ = [
     "inference_model",
     "load",
     "load_classifier",
+    "load_embedder",
     "load_generator",
     "load_translator",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from glassformer.config import RunSettings
 from glassformer.data.batching import TokenBatches
-from glassformer.data.tokenizer import UNK, Tokenizer
+from glassformer.data.tokenizer import Tokenizer
 from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.errors import DataError, InputError
 
@@ -85,9 +85,9 @@ def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> li
         _check_end(text, what)
     rows = tokenizer.encode(texts)
     for text, ids in zip(texts, rows, strict=True):
-        if UNK in ids:
+        if tokenizer.unk_id in ids:
             spans = zip(ids, tokenizer.spans(text), strict=True)
-            unknown = ", ".join(repr(text[a:b]) for token, (a, b) in spans if token == UNK)
+            unknown = ", ".join(repr(text[a:b]) for t, (a, b) in spans if t == tokenizer.unk_id)
             raise InputError(
                 f"The {what} {text[:40]!r} cannot be spelt.",
                 f"No subword of the model has {unknown}, and an answer must begin with it.",

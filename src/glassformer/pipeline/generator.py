@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from glassformer.config import RunSettings
-from glassformer.data.tokenizer import BOS, EOS, Tokenizer
+from glassformer.data.tokenizer import Tokenizer
 from glassformer.decode.decoder import Decoder
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import search, stream
@@ -19,12 +19,16 @@ from glassformer.pipeline.batches import (
     pieces_of,
     translations,
 )
+from glassformer.pipeline.chat import Message, messages_of, prompt_of
 from glassformer.pipeline.engines import torch_module
 from glassformer.pipeline.memory import answer_within_memory, search_bytes
 from glassformer.pipeline.options import SearchKeywords, Unpack, one_answer
 
 if TYPE_CHECKING:
     from glassformer.model.transformer import LanguageModel
+
+
+ANSWER = 512  # tokens of an answer in a chat, at most
 
 
 class Generator:
@@ -91,20 +95,25 @@ class Generator:
         first: int = 0,
     ) -> list[list[Translation]]:
         """Return the answers to each prompt, best first; `first` is the first prompt's number."""
-        begin = encode_prefixes(self.tokenizer, prompts, "prompt")
+        rows = [self._begun(ids) for ids in encode_prefixes(self.tokenizer, prompts, "prompt")]
 
         def answer(indices: Ids) -> list[list[Translation]]:
-            prefixes, numbers = [begin[i] for i in indices], [first + i for i in indices]
-            found = search(self.decoder, None, BOS, EOS, options, prefixes, numbers)
-            return [
-                translations(self.tokenizer, one, options, prompts[i], begin[i])
-                for i, one in zip(indices, found, strict=True)
-            ]
+            found: dict[int, list[Translation]] = {}
+            for begin in dict.fromkeys(rows[i][0] for i in indices):  # one, where it is a mark
+                own = [i for i in indices if rows[i][0] == begin]
+                prefixes, numbers = [rows[i][1:] for i in own], [first + i for i in own]
+                marks = begin, self.tokenizer.eos_id, options
+                answers = search(
+                    self.decoder, None, *marks, prefixes, numbers, bos_is_mark=self.begins_with_mark
+                )
+                for i, one in zip(own, answers, strict=True):
+                    given = prompts[i], rows[i][1:]
+                    found[i] = translations(self.tokenizer, one, options, *given)
+            return [found[i] for i in indices]
 
         def needs(indices: Ids) -> int:
-            return search_bytes(self.settings.model, options, (), [len(begin[i]) for i in indices])
+            return search_bytes(self.settings.model, options, (), [len(rows[i]) for i in indices])
 
-        rows = [[BOS, *ids] for ids in begin]
         within = partial(answer_within_memory, needs=needs, answer=answer)
         return in_batches(rows, batch_tokens, within, [], options.width)
 
@@ -119,7 +128,46 @@ class Generator:
         """Yield the continuation of the prompt piece by piece as it is decoded."""
         (prefix,) = encode_prefixes(self.tokenizer, [prompt], "prompt")
         options = _options(beam_size, **search)
-        tokens = stream(self.decoder, None, BOS, EOS, options, prefix, number)
+        return self._stream(self._begun(prefix), options, number)
+
+    def chat(self, messages: str | Sequence[Message], **search: Unpack[SearchKeywords]) -> str:
+        """Return the answer to messages, or to one text, by the model's own chat template.
+
+        A message is {"role": "user", "content": "…"}. The answer is drawn unless `sample=False`;
+        `max_length` counts the messages and the answer.
+        """
+        return "".join(self.stream_chat(messages, **search))
+
+    def stream_chat(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        number: int = 0,
+        **search: Unpack[SearchKeywords],
+    ) -> Iterator[str]:
+        """Yield the answer to messages piece by piece as it is decoded."""
+        tokenizer = self.tokenizer
+        bos, eos = tokenizer.pieces([tokenizer.bos_id, tokenizer.eos_id])
+        text = prompt_of(tokenizer.chat_template, messages_of(messages), bos, eos)
+        (prompt,) = tokenizer.encode([text])
+        if prompt[:1] != [tokenizer.bos_id]:
+            prompt = self._begun(prompt)
+        how: dict[str, Any] = {"max_length": len(prompt) + ANSWER, **search}
+        return self._stream(prompt, _options(1, **how), number)
+
+    @property
+    def begins_with_mark(self) -> bool:
+        """Return whether every text begins with a mark, as the model was trained to read it."""
+        return bool(self.tokenizer.before) or not self.tokenizer.is_foreign
+
+    def _begun(self, ids: Ids) -> Ids:
+        """Return the ids with the mark of the beginning, where the model has one."""
+        return [self.tokenizer.bos_id, *ids] if self.begins_with_mark or not ids else list(ids)
+
+    def _stream(self, prompt: Ids, options: SearchOptions, number: int) -> Iterator[str]:
+        eos, mark = self.tokenizer.eos_id, self.begins_with_mark
+        begin, *prefix = prompt
+        tokens = stream(self.decoder, None, begin, eos, options, prefix, number, bos_is_mark=mark)
         return pieces_of(self.tokenizer, prefix, tokens)
 
 

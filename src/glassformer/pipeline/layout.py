@@ -14,18 +14,25 @@ class Layout:
 
     Without `split` each text is one sentence, and its translation replaces all of it. With `split`
     what is not a sentence stays as it is: white space, list markers, numbers, addresses, and
-    sentences for which `stays` is true. In the others items and capitals are protected.
+    sentences for which `stays` is true. In the others items and capitals are protected, unless
+    `protects` is false.
     """
 
     def __init__(
-        self, texts: Sequence[str], split: bool, stays: Callable[[str], bool] = lambda _: False
+        self,
+        texts: Sequence[str],
+        split: bool,
+        stays: Callable[[str], bool] = lambda _: False,
+        protects: bool = True,
     ) -> None:
-        leaves = _leaves(stays)
+        leaves = _leaves(stays) if protects else stays
         self.segments = [split_text(text).leave(leaves) for text in texts] if split else None
         parts = [one.sentences for one in self.segments or []]
         self.parts = parts if split else [(text,) for text in texts]
         self.protected = [
-            protect(sentence) if split else Protected(sentence, sentence, (), capitals=False)
+            protect(sentence)
+            if split and protects
+            else Protected(sentence, sentence, (), capitals=False)
             for part in self.parts
             for sentence in part
         ]

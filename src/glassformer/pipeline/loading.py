@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer import pretrained
-from glassformer.checkpoint.format import SUBWORDS, Checkpoint, read
+from glassformer.checkpoint.format import Checkpoint, read
 from glassformer.checkpoint.run_folder import find
 from glassformer.data.direction import tags
-from glassformer.data.tokenizer import PAD
 from glassformer.errors import CheckpointError, InputError
 from glassformer.pipeline.classifier import Classifier
+from glassformer.pipeline.embedder import Embedder
 from glassformer.pipeline.engines import Engine, inference_model
 from glassformer.pipeline.generator import Generator
 from glassformer.pipeline.translator import Translator
@@ -22,11 +22,12 @@ __all__ = [
     "inference_model",
     "load",
     "load_classifier",
+    "load_embedder",
     "load_generator",
     "load_translator",
 ]
 
-Pipeline = Translator | Classifier | Generator
+Pipeline = Translator | Classifier | Generator | Embedder
 Name = str | Path
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ PIPELINES: dict[str, Any] = {
     "translator": Translator,
     "classifier": Classifier,
     "language-model": Generator,
+    "embedder": Embedder,
 }
 
 
@@ -70,7 +72,7 @@ def load(
     if kind not in PIPELINES:
         raise CheckpointError(
             f"{model} holds a {kind}.",
-            "Translators, classifiers and language models can be called; this is none of them.",
+            "Translators, classifiers, embedders and language models can be called; not this one.",
             "Start a classifier from its encoder: train.start_from; or load its weights by hand.",
         )
     _check_text(str(model), saved)
@@ -98,9 +100,12 @@ def _mismatches(saved: Checkpoint) -> Iterator[str]:
         own = model.source_vocab_size if side == "source" else None
         if len(tokenizer) != (own or model.vocab_size):
             expected = own or model.vocab_size
-            yield f"{side}{SUBWORDS} has {len(tokenizer):,} subwords, the model {expected:,}"
-    if model.pad_id != PAD:
-        yield f"model.pad_id is {model.pad_id}, and the padding of subwords is {PAD}"
+            yield (
+                f"{side}{tokenizer.file_type} has {len(tokenizer):,} subwords, "
+                f"the model {expected:,}"
+            )
+    for padding in {tokenizer.pad_id for tokenizer in sides.values()} - {model.pad_id}:
+        yield f"model.pad_id is {model.pad_id}, and the padding of subwords is {padding}"
     labels = data.labels if model.kind == "classifier" else ()
     if labels and not len(labels) == len(set(labels)) == model.n_classes:
         yield f"it has {len(set(labels)):,} different labels, the model {model.n_classes:,}"
@@ -142,11 +147,19 @@ def load_generator(
     return _of_kind(load(model, int8, engine, threads, device), Generator, model, "language model")
 
 
+def load_embedder(
+    model: Name, int8: bool | None = None, engine: Engine = "auto", threads: int | None = None
+) -> Embedder:
+    """`load`, and refuse what gives no vectors."""
+    return _of_kind(load(model, int8, engine, threads), Embedder, model, "model of embeddings")
+
+
 def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
     if isinstance(loaded, wanted):
         return loaded
     kind = loaded.settings.model.kind
-    verb = {"translator": "translate", "classifier": "classify"}.get(kind, "generate")
+    verbs = {"translator": "translate", "classifier": "classify", "embedder": "embed"}
+    verb = verbs.get(kind, "generate")
     raise CheckpointError(
         f"{name} holds a {kind}, not a {what}.",
         f"What it can do is {verb}.",

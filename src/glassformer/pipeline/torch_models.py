@@ -14,7 +14,7 @@ from glassformer.device import resolve
 from glassformer.engine.layout import check_types, check_values
 from glassformer.errors import CheckpointError
 from glassformer.model.build import Model, build
-from glassformer.model.classifier import TransformerClassifier
+from glassformer.model.classifier import TransformerClassifier, TransformerEmbedder
 from glassformer.model.transformer import LanguageModel, Transformer
 from glassformer.quantize import dequantise_weights, is_quantised, quantise_weights
 
@@ -33,7 +33,20 @@ class TorchClassifier:
         return logits
 
 
-TorchModel = TorchDecoder | TorchClassifier
+class TorchEmbedder:
+    """A torch embedder with the interface of the compiled one."""
+
+    def __init__(self, model: TransformerEmbedder) -> None:
+        self.model = model.eval()
+
+    @torch.inference_mode()
+    def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return the vector of each row of ids, (B, D)."""
+        vectors: NDArray[np.float32] = self.model(pad(rows, self.model.pad_id)).numpy()
+        return vectors
+
+
+TorchModel = TorchDecoder | TorchClassifier | TorchEmbedder
 
 
 def load_torch(
@@ -53,9 +66,11 @@ def load_torch(
         return TorchDecoder(model)
     if isinstance(model, TransformerClassifier):
         return TorchClassifier(model)
+    if isinstance(model, TransformerEmbedder):
+        return TorchEmbedder(model)
     raise CheckpointError(
         f"The checkpoint holds a {saved.settings.model.kind}.",
-        "Translators, classifiers and language models can be called; this is none of them.",
+        "Translators, classifiers, embedders and language models can be called; not this one.",
         "Build it and set its weights: torch_model(checkpoint).",
     )
 

@@ -15,7 +15,7 @@ from glassformer.data.direction import (
     tokenizers_for,
 )
 from glassformer.data.sentences import is_wrapped, wrap_like
-from glassformer.data.tokenizer import BOS, EOS, Tokenizer
+from glassformer.data.tokenizer import Tokenizer
 from glassformer.data.typography import normalize, typeset_pieces
 from glassformer.data.typography import typeset as typeset_text
 from glassformer.decode.decoder import Decoder
@@ -182,11 +182,13 @@ class Translator:
         from glassformer.data.batch import pad
 
         (x,), (y,) = self.source_tokenizer.encode([source]), self.target_tokenizer.encode([target])
-        both = pad([[*x, EOS]]), pad([[BOS, *y]])
+        start = self.target_tokenizer.bos_id
+        rows = [self.source_tokenizer.source(x)], [[start, *y]]
+        source_ids, target_ids = (pad(side, self.settings.model.pad_id) for side in rows)
         if not has_torch_module(self.decoders[0]):
-            return both
+            return source_ids, target_ids
         device = self.model.output.weight.device
-        return both[0].to(device), both[1].to(device)
+        return source_ids.to(device), target_ids.to(device)
 
     @overload
     def translate(
@@ -262,6 +264,8 @@ class Translator:
         to = to or self.to
         if to is not None:
             self.check_target(to)
+        if self.tokenizer.is_foreign:  # it was not trained on masks in the place of items
+            return Layout(texts, split, protects=False)
         if to is None or set(self.targets) != GUESSED:
             return Layout(texts, split)
         return Layout(texts, split, partial(is_written_in, language=to))
@@ -380,10 +384,10 @@ class Translator:
         given = [""] * len(texts) if prefixes is None else prefixes
 
         def answer(indices: Ids) -> list[list[Translation]]:
-            batch = [[*sources[i], EOS] for i in indices]
+            batch = [self._closed(sources[i]) for i in indices]
             numbers = [first + i for i in indices]
             found = search(
-                self.decoders, batch, BOS, EOS, options, [begin[i] for i in indices], numbers
+                self.decoders, batch, *self._marks, options, [begin[i] for i in indices], numbers
             )
             return [
                 translations(self.target_tokenizer, one, options, given[i], begin[i])
@@ -441,12 +445,13 @@ class Translator:
         )
 
         def answer(indices: Ids) -> list[tuple[float, int]]:
-            batch = [[*sources[i], EOS] for i in indices]
-            forced = [[*wanted[i], EOS] for i in indices]
-            found = force_decode(self.decoders, batch, forced, BOS)
+            bos, eos = self._marks
+            batch = [self._closed(sources[i]) for i in indices]
+            forced = [[*wanted[i], eos] for i in indices]
+            found = force_decode(self.decoders, batch, forced, bos)
             return [(total(of_tokens), len(of_tokens)) for of_tokens in found]
 
-        lengths = [[*x, EOS, *y] for x, y in zip(sources, wanted, strict=True)]
+        lengths = [[*self._closed(x), *y] for x, y in zip(sources, wanted, strict=True)]
         return in_batches(lengths, batch_tokens, answer, (0.0, 0))
 
     def target_ids(self, targets: Sequence[str | Ids]) -> list[Ids]:
@@ -509,8 +514,17 @@ class Translator:
             yield from rewrap(sentence.source, pieces) if split else pieces
         yield from filter(None, gaps[-1:])
 
+    def _closed(self, ids: Ids) -> Ids:
+        return self.source_tokenizer.source(ids)
+
+    @property
+    def _marks(self) -> tuple[int, int]:
+        """The marks of the beginning and the end of a target."""
+        return self.target_tokenizer.bos_id, self.target_tokenizer.eos_id
+
     def _stream(self, source: Ids, options: SearchOptions, number: int) -> Iterator[str]:
-        tokens = stream(self.decoders, [*source, EOS], BOS, EOS, options, number=number)
+        closed = self._closed(source)
+        tokens = stream(self.decoders, closed, *self._marks, options, number=number)
         return pieces_of(self.target_tokenizer, [], tokens)
 
 

@@ -6,6 +6,7 @@ A card is Markdown. Its heading says what the model does, the table under it has
 the licence; sections on data, scores and limits follow.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -22,13 +23,27 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in ROOT.glob(f"*/{MANIFEST}"))
 
 
+def imported() -> Path:
+    """The folder of imported models, in the user's cache; $GLASSFORMER_CACHE names another."""
+    named = os.environ.get("GLASSFORMER_CACHE")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return (Path(named) if named else cache / "glassformer") / "models"
+
+
+def imported_names() -> list[str]:
+    return sorted(path.parent.name for path in imported().glob(f"*/{MANIFEST}"))
+
+
 def resolve(model: str | Path) -> Path:
-    """The folder that a user means: a path if it is there, or else a bundled model."""
+    """The folder that a user means: a path if it is there, or a bundled or imported model."""
     try:
         is_there = Path(model).exists()
     except OSError:  # a name too long for a file is none
         is_there = False
-    return Path(model) if is_there else folder(str(model))
+    if is_there:
+        return Path(model)
+    name = str(model)
+    return imported() / name if name in imported_names() else folder(name)
 
 
 def folder(name: str) -> Path:
@@ -71,11 +86,11 @@ def size(name: str) -> int:
 
 
 def _unknown(name: str) -> CheckpointError:
-    there, is_path = names(), Path(name).name != name
+    there, own, is_path = names(), imported_names(), Path(name).name != name
     near = f"Did you mean {nearest(name, there)!r}? " if there and not is_path else ""
     return CheckpointError(
         f"There is no model {name!r}.",
         "A model is the folder of a run or of a checkpoint, or comes with Glassformer: "
-        f"{', '.join(there) or 'with this copy none does'}.",
+        f"{', '.join(there) or 'with this copy none does'}. Imported: {', '.join(own) or 'none'}.",
         f"{near}A run is named by its folder: `glassformer demo` makes runs/demo in minutes.",
     )

@@ -1,0 +1,198 @@
+"""Tokenizers of imported models, behind the interface of our own.
+
+A file `SIDE.json` describes one tokenizer whole: its marks, the ids around a text, a chat template,
+and either a `tokenizer.json` of the `tokenizers` library or a sentencepiece model with the pieces
+in the order of the model's ids.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import sentencepiece
+
+from glassformer.data.tokenizer import Tokenizer
+from glassformer.errors import DataError, MissingPackageError
+
+SPACE = "▁"  # how a piece that begins a word begins
+MAX_SIZE = 10_000_000  # entries of a vocabulary
+
+
+@dataclass(frozen=True)
+class Description:
+    """Content of the file of a tokenizer."""
+
+    size: int  # entries of the model's vocabulary; a tokenizer may know fewer
+    pad_id: int
+    unk_id: int  # -1: none
+    bos_id: int
+    eos_id: int
+    before: tuple[int, ...] = ()  # ids in front of a source, or of a text to continue
+    after: tuple[int, ...] = ()  # ids behind a source
+    chat_template: str = ""  # Jinja, as Hugging Face has it
+    tokenizer: dict[str, Any] | None = None  # of the `tokenizers` library
+    pieces: tuple[str, ...] = ()  # of the ids, for `subwords`
+    subwords: str = field(default="", repr=False)  # a sentencepiece model, in base64
+
+    @classmethod
+    def of_pieces(cls, pieces: Sequence[str], subwords: bytes, **marks: Any) -> "Description":
+        text = b64encode(subwords).decode()
+        return cls(size=len(pieces), pieces=tuple(pieces), subwords=text, **marks)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self), ensure_ascii=False).encode()
+
+
+def read_tokenizer(content: bytes) -> "ForeignTokenizer":
+    """Return the tokenizer that the content of a file describes."""
+    try:
+        values = json.loads(content)
+        lists = {name: tuple(values.get(name, ())) for name in ("before", "after", "pieces")}
+        described = Description(**{**values, **lists})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise _refused("it does not describe a tokenizer") from None
+    _check(described)
+    kind = LibraryTokenizer if described.tokenizer is not None else PieceTokenizer
+    return kind(described, content)
+
+
+def _check(d: Description) -> None:
+    """Refuse values that no import writes."""
+    ids = (d.pad_id, d.unk_id, d.bos_id, d.eos_id, *d.before, *d.after)
+    if not all(type(i) is int for i in (d.size, *ids)):
+        raise _refused("its marks are no numbers")
+    if not 1 <= d.size <= MAX_SIZE or not all(-1 <= i < d.size for i in ids):
+        raise _refused(f"its marks are not among {d.size} ids")
+    if min(d.bos_id, d.eos_id, 0, *d.before, *d.after) < 0:
+        raise _refused("it has no mark of the beginning or the end")
+    if not all(isinstance(text, str) for text in (d.chat_template, d.subwords, *d.pieces)):
+        raise _refused("its pieces are no texts")
+    if d.tokenizer is None and (len(d.pieces) != d.size or len(set(d.pieces)) != d.size):
+        raise _refused(f"it has {len(set(d.pieces)):,} pieces for {d.size:,} ids")
+
+
+def _refused(why: str) -> DataError:
+    return DataError(
+        f"The tokenizer cannot be used: {why}.",
+        "An imported model has a tokenizer for its own ids.",
+        "Import the model again from its origin.",
+    )
+
+
+class ForeignTokenizer(Tokenizer):
+    """What the tokenizers of imported models have in common."""
+
+    is_foreign = True
+
+    def __init__(self, described: Description, content: bytes) -> None:
+        self.model, self.described = content, described
+        self.fingerprint = sha256(content).hexdigest()
+        self.pad_id, self.unk_id = described.pad_id, described.unk_id
+        self.bos_id, self.eos_id = described.bos_id, described.eos_id
+        self.before, self.after = tuple(described.before), tuple(described.after)
+        self.chat_template = described.chat_template
+        self.file_type = ".json"
+
+    def __len__(self) -> int:
+        return self.described.size
+
+    def has_tag(self, tag: str) -> bool:
+        return False
+
+    def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
+        if alpha:
+            raise DataError(
+                "The tokenizer of an imported model draws no subwords at random.",
+                "It splits a text in one way.",
+                "Set data.subword_sampling = 0.",
+            )
+        return self.encode(texts)
+
+    @property
+    def marks(self) -> set[int]:
+        return {self.pad_id, self.bos_id, self.eos_id, *self.before, *self.after}
+
+
+class LibraryTokenizer(ForeignTokenizer):
+    """A tokenizer of the `tokenizers` library."""
+
+    def __init__(self, described: Description, content: bytes) -> None:
+        super().__init__(described, content)
+        self._tokenizer = load_library_tokenizer(json.dumps(described.tokenizer))
+        known = self._tokenizer.get_vocab().values()
+        if max(known, default=0) >= described.size:
+            raise _refused(f"it has the id {max(known)}, and the model {described.size} ids")
+
+    def encode(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in found]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        kept = [int(i) for i in ids if i not in self.marks]
+        text: str = self._tokenizer.decode(kept, skip_special_tokens=True)
+        return text
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self._tokenizer.id_to_token(int(i)) or f"<{int(i)}>" for i in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        offsets: list[tuple[int, int]] = self._tokenizer.encode(
+            text, add_special_tokens=False
+        ).offsets
+        return offsets
+
+
+class PieceTokenizer(ForeignTokenizer):
+    """A sentencepiece model whose pieces have the ids of another list, as in Marian's models."""
+
+    def __init__(self, described: Description, content: bytes) -> None:
+        super().__init__(described, content)
+        try:
+            proto = b64decode(described.subwords, validate=True)
+            self._subwords = sentencepiece.SentencePieceProcessor(model_proto=proto)
+        except (ValueError, RuntimeError):
+            raise _refused("its subwords are no model of sentencepiece") from None
+
+    @cached_property
+    def _has_bytes(self) -> bool:
+        return any(map(self._subwords.is_byte, range(self._subwords.get_piece_size())))
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {piece: i for i, piece in enumerate(self.described.pieces)}
+
+    def encode(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        rows = self._subwords.encode(list(texts), out_type=str, num_threads=threads)
+        return [[self._ids.get(piece, self.unk_id) for piece in row] for row in rows]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        pieces = [self.described.pieces[i] for i in ids if i not in self.marks]
+        if self._has_bytes:
+            text: str = self._subwords.decode_pieces(pieces)
+            return text
+        return "".join(pieces).replace(SPACE, " ").strip()  # also pieces of the other language
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        return [self.described.pieces[int(i)] for i in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        offsets: list[tuple[int, int]] = self._subwords.encode(text, out_type="offset_mapping")[
+            "offsets"
+        ]
+        return offsets
+
+
+def load_library_tokenizer(text: str) -> Any:
+    """Return a tokenizer of the `tokenizers` library from its JSON."""
+    try:
+        from tokenizers import Tokenizer as Library
+    except ImportError:
+        raise MissingPackageError("tokenizers", "The tokenizer of this model", "interop") from None
+    try:
+        return Library.from_str(text)
+    except Exception as error:  # noqa: BLE001  the library raises nothing more exact
+        raise _refused(f"tokenizers says {str(error)[:200]}") from None
