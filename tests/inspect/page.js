@@ -38,7 +38,7 @@ class Element {
     const silent = { get: (target, name) => (name in target ? target[name] : () => {}), set: (target, name, value) => { target[name] = value; return true; } };
     const context = {
       measureText: (text) => ({ width: 7 * text.length }),
-      fillRect: (x, y, width, height) => this.cells.push([x, y, width, context.globalAlpha * (context.fillStyle === "--against" ? -1 : 1)]),
+      fillRect: (x, y, width, height) => this.cells.push([x, y, width, height, context.globalAlpha * (context.fillStyle === "--against" ? -1 : 1)]),
       fillText: (text) => (this.names ||= []).push(text),
     };
     this.names = [];
@@ -100,6 +100,7 @@ function seen(prevented) {
   };
 }
 
+Object.assign(globalThis, { document, window }); // as a browser has them
 require(script).start(document, window);
 const told = [seen(false)];
 for (const [id, kind, event] of JSON.parse(events)) {

@@ -32,7 +32,6 @@ NASTY = [
 ]
 NODE = shutil.which("node")
 PAGE = Path(__file__).with_name("page.js")
-SCRIPT = Path(report.__file__).parent / "templates" / "report.js"
 needs_node = pytest.mark.skipif(NODE is None, reason="no node here")
 
 
@@ -181,7 +180,7 @@ def test_the_page_has_light_and_dark_styles_and_keys(translation: Trace) -> None
 
 
 def test_the_page_explains_every_fate() -> None:
-    script = SCRIPT.read_text("utf-8")
+    script = report.script_of_report()
     for fate in FATES:
         assert script.count(f'"{fate}": "') == 2, fate  # its explanation and its sign
 
@@ -202,7 +201,9 @@ def run(trace: Trace, folder: Path, *events: tuple[str, str, dict[str, Any]]) ->
     path = folder / "report.html"
     write_report(trace, path)
     assert NODE is not None
-    command = [NODE, str(PAGE), str(path), str(SCRIPT), json.dumps(events)]
+    script = folder / "report.js"
+    script.write_text(report.script_of_report(), "utf-8")
+    command = [NODE, str(PAGE), str(path), str(script), json.dumps(events)]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -216,10 +217,10 @@ def drawn(cells: list[list[float]], shape: torch.Size) -> torch.Tensor:
     """Return the opacity of each cell by its position."""
     found = torch.zeros(shape)
     if cells:
-        size = cells[0][2]
+        width, height = cells[0][2:4]
         left, top = (min(cell[i] for cell in cells) for i in (0, 1))
-        for x, y, _, alpha in cells:
-            found[round((y - top) / size), round((x - left) / size)] = alpha
+        for x, y, *_, alpha in cells:
+            found[round((y - top) / height), round((x - left) / width)] = alpha
     return found
 
 
@@ -230,9 +231,11 @@ def assert_drawn(cells: list[list[float]], expected: torch.Tensor, atol: float =
 
 
 @needs_node
-def test_the_script_parses_as_javascript() -> None:
+def test_the_script_parses_as_javascript(tmp_path: Path) -> None:
     assert NODE is not None
-    subprocess.run([NODE, "--check", str(SCRIPT)], check=True)
+    script = tmp_path / "report.js"
+    script.write_text(report.script_of_report(), "utf-8")
+    subprocess.run([NODE, "--check", str(script)], check=True)
 
 
 @needs_node

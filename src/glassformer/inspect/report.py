@@ -62,7 +62,7 @@ def data_of(trace: Trace) -> dict[str, Any]:
 
 def html_of(trace: Trace) -> str:
     """Return the page."""
-    style, script = _template("report.css"), _template("report.js")
+    style, script = _template("report.css"), script_of_report()
     data = json.dumps(
         data_of(trace), ensure_ascii=False, allow_nan=False, separators=(",", ":")
     ).translate(ESCAPES)
@@ -114,6 +114,12 @@ def _fact(name: str, value: str) -> str:
 
 def _template(name: str) -> str:
     return (files("glassformer.inspect") / "templates" / name).read_text("utf-8")
+
+
+def script_of_report() -> str:
+    """Return the script of the page: the parts that it shares with the explorer, then its own."""
+    parts = re.sub(r"^export ", "", _template("parts.js"), flags=re.MULTILINE)
+    return f'"use strict";\n{parts}\n{_template("report.js")}'
 
 
 def _hash(content: str) -> str:

@@ -1,121 +1,5 @@
-"use strict";
 // Draws what stands in the element "data": a trace (docs/trace.md) and what was computed from it.
-// Text of the model is only ever set as text; nothing here is parsed as HTML.
-
-// ---- numbers out of the trace ----
-
-function decoded(packed) {
-  const bytes = atob(packed.data);
-  const values = new Float64Array(bytes.length / 2);
-  for (let i = 0; i < values.length; i++) {
-    values[i] = (bytes.charCodeAt(2 * i) + 256 * bytes.charCodeAt(2 * i + 1)) / 65535;
-  }
-  return values;
-}
-
-function headOf(packed, values, layer, head) {
-  const [, heads, rows, columns] = packed.shape;
-  const start = (layer * heads + head) * rows * columns;
-  return Array.from({ length: rows }, (_, t) =>
-    Array.from(values.subarray(start + t * columns, start + (t + 1) * columns)));
-}
-
-function groupsOf(side, words, marks) {
-  const inWord = new Set();
-  for (const [, start, end] of side.words) for (let t = start; t < end; t++) inWord.add(t);
-  const groups = words ? side.words.map(([text, start, end]) => ({ text, start, end })) : [];
-  side.tokens.forEach((token, t) => {
-    if (inWord.has(t) ? !words : marks) groups.push({ text: readable(token), start: t, end: t + 1 });
-  });
-  return groups.sort((a, b) => a.start - b.start);
-}
-
-function merged(cells, rows, columns) {
-  const sum = (row, g) => { let s = 0; for (let c = g.start; c < g.end; c++) s += row[c]; return s; };
-  return rows.map((r) => columns.map((g) => {
-    let s = 0;
-    for (let t = r.start; t < r.end; t++) s += sum(cells[t], g);
-    return s / (r.end - r.start);
-  }));
-}
-
-// [source, target, attention] for each row: where it attends to most, or has the largest share.
-function linksOf(cells, share) {
-  const totals = cells.reduce((sums, row) => row.map((value, x) => sums[x] + value),
-    (cells[0] || []).map(() => 0));
-  return cells.flatMap((row, target) => {
-    const values = share ? row.map((value, x) => (totals[x] > 0 ? value / totals[x] : 0)) : row;
-    const most = Math.max(...values);
-    const source = values.indexOf(most);
-    return most > 0 ? [[source, target, row[source]]] : [];
-  });
-}
-
-// Each row over its largest magnitude in any of the panels, so that they can be compared.
-function byRow(panels) {
-  const most = panels[0].map((_, y) =>
-    Math.max(1e-30, ...panels.flatMap((cells) => cells[y].map(Math.abs))));
-  return panels.map((cells) => cells.map((row, y) => row.map((value) => value / most[y])));
-}
-
-function readable(token) {
-  const text = token.startsWith("▁") && token.length > 1 ? token.slice(1) : token;
-  return text.replace(/[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu, "\ufffd");
-}
-
-function short(text) {
-  const letters = Array.from(text);
-  return letters.length > 20 ? `${letters.slice(0, 19).join("")}…` : text;
-}
-
-function percent(p) {
-  return p >= 0.0995 ? `${(100 * p).toFixed(0)}%` : p >= 0.00095 ? `${(100 * p).toFixed(1)}%` : "<0.1%";
-}
-
-// Where each node of the tree stands: x its depth, y so that a parent is in the middle of its
-// children, who stand the best first.
-function placed(nodes, isShown) {
-  const children = nodes.map(() => []);
-  nodes.forEach((node, i) => { if (node.parent !== null && isShown(i)) children[node.parent].push(i); });
-  for (const some of children) some.sort((a, b) => nodes[b].log_probability - nodes[a].log_probability);
-  const at = new Map();
-  let line = 0;
-  const stack = [[0, 0, 0]]; // node, depth, how many of its children are placed
-  while (stack.length) {
-    const top = stack[stack.length - 1];
-    const [i, depth, done] = top;
-    if (done < children[i].length) {
-      top[2]++;
-      stack.push([children[i][done], depth + 1, 0]);
-      continue;
-    }
-    const ys = children[i].map((child) => at.get(child).y);
-    at.set(i, { x: depth, y: ys.length ? (ys[0] + ys[ys.length - 1]) / 2 : line++ });
-    stack.pop();
-  }
-  return { at, children, lines: line };
-}
-
-function pathTo(nodes, last) {
-  const found = [];
-  for (let i = last; i !== null && nodes[i].parent !== null; i = nodes[i].parent) found.push(i);
-  return found.reverse();
-}
-
-const FATES = {
-  "went on": "a continuation stayed in the beam or finished",
-  "best": "finished as the answer",
-  "finished": "finished as another of the n best",
-  "outscored": "finished, with a lower score than the n best",
-  "pruned": "not among the best of its step",
-  "overtaken": "in the beam, but no continuation stayed in it",
-  "given up": "in the beam when no hypothesis could beat the finished ones",
-  "given": "part of a forced target, without search",
-};
-const SIGNS = {
-  "went on": "→", "best": "★", "finished": "☆", "outscored": "▽", "pruned": "✕",
-  "overtaken": "⋯", "given up": "‖", "given": "→",
-};
+// `report.py` puts parts.js in front of this file.
 
 // ---- the page ----
 
@@ -134,21 +18,8 @@ function start(document, window) {
   };
   function spot() { return state.kind === "encoder" ? "position" : "step"; }
 
-  function el(tag, attributes, ...children) {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
-  }
-  function svg(tag, attributes, ...children) {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes || {})) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
-  }
-  function colour(name) {
-    return window.getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  }
+  // Pixels that a picture may be wide.
+  function room() { return (byId("grid").parentElement || {}).clientWidth - 12 || 640; }
   function clamp(value, count) { return Math.max(0, Math.min(count - 1, value)); }
 
   function sidesOf(kind) {
@@ -162,71 +33,14 @@ function start(document, window) {
     return merged(headOf(trace.attention[kind], values[kind], layer, head), rows, columns);
   }
 
-  // A grid of cells as shades, with the names of rows and columns where there is room for them.
-  function drawGrid(canvas, cells, rows, columns, options) {
-    const longer = Math.max(rows.length, columns.length);
-    const cell = options.cell || (longer <= 24 ? 24 : longer <= 48 ? 15 : longer <= 96 ? 10 : 5);
-    const context = canvas.getContext("2d");
-    const named = !options.cell && cell >= 10;
-    const font = `${Math.min(13, cell)}px system-ui, sans-serif`;
-    context.font = font;
-    const widest = (some) =>
-      Math.max(0, ...some.map((group) => context.measureText(short(group.text)).width));
-    const left = named ? widest(rows) + 8 : 0;
-    const top = named ? widest(columns) * 0.72 + 14 : 0;
-    const right = named ? widest(columns) * 0.72 + 4 : 0;
-    const width = left + columns.length * cell + right, height = top + rows.length * cell + 1;
-    const sharp = window.devicePixelRatio || 1;
-    canvas.width = Math.max(1, Math.ceil(width * sharp));
-    canvas.height = Math.max(1, Math.ceil(height * sharp));
-    canvas.style.width = `${width}px`;
-    canvas.style.height = `${height}px`;
-    context.scale(sharp, sharp);
-    const positive = colour(options.tone || "--for"), negative = colour("--against");
-    cells.forEach((row, y) => row.forEach((value, x) => {
-      if (value === 0) return;
-      context.globalAlpha = Math.min(1, Math.abs(value));
-      context.fillStyle = value > 0 ? positive : negative;
-      context.fillRect(left + x * cell, top + y * cell, cell, cell);
-    }));
-    context.globalAlpha = 1;
-    context.strokeStyle = colour("--line");
-    context.strokeRect(left, top, columns.length * cell, rows.length * cell);
-    if (options.row !== undefined && options.row >= 0) {
-      context.strokeStyle = colour("--focus");
-      context.lineWidth = 2;
-      context.strokeRect(left, top + options.row * cell, columns.length * cell, cell);
-    }
-    if (named) {
-      context.fillStyle = colour("--ink");
-      context.font = font;
-      context.textBaseline = "middle";
-      context.textAlign = "right";
-      rows.forEach((group, y) =>
-        context.fillText(short(group.text), left - 5, top + (y + 0.5) * cell));
-      context.textAlign = "left";
-      columns.forEach((group, x) => {
-        context.save();
-        context.translate(left + (x + 0.5) * cell, top - 5);
-        context.rotate(-Math.PI / 4);
-        context.fillText(short(group.text), 0, 0);
-        context.restore();
-      });
-    }
-    return { left, top, cell };
-  }
-
   // ---- attention ----
 
   let grid = null; // what the large picture shows now
-  function rowOf(rows, at) {
-    return rows.findIndex((group) => group.start <= at && at < group.end);
-  }
   function showHead() {
     const [rows, columns] = view(state.kind);
     const cells = cellsOf(state.kind, state.layer, state.head, rows, columns);
     const row = rowOf(rows, state[spot()]);
-    grid = { rows, columns, cells, place: drawGrid(byId("grid"), cells, rows, columns, { row }) };
+    grid = { rows, columns, cells, place: drawGrid(byId("grid"), cells, rows, columns, { row, width: room() }) };
     byId("grid").setAttribute("aria-label",
       `${state.kind} attention, layer ${state.layer + 1}, head ${state.head + 1}`);
     showReading(row);
@@ -251,9 +65,9 @@ function start(document, window) {
     byId("cell").textContent = `“${grid.rows[row].text}” looks at ${most.join(", ")}`;
   }
   function describeCell(event) {
-    const { left, top, cell } = grid.place;
-    const x = Math.floor((event.offsetX - left) / cell), y = Math.floor((event.offsetY - top) / cell);
-    if (!(y in grid.cells) || !(x in grid.cells[y])) { describeRow(rowOf(grid.rows, state[spot()])); return null; }
+    const found = cellAt(grid.place, grid.cells, event);
+    if (!found) { describeRow(rowOf(grid.rows, state[spot()])); return null; }
+    const [y, x] = found;
     const value = grid.cells[y][x];
     byId("cell").textContent =
       `“${grid.rows[y].text}” → “${grid.columns[x].text}”: ${value.toFixed(4)}`;
@@ -392,7 +206,7 @@ function start(document, window) {
     byId("s-tree").hidden = trace.nodes.length === 0;
     if (!trace.nodes.length) return;
     const shows = (i) => state.pruned || onPath.has(i) || trace.nodes[i].fate !== "pruned";
-    tree = placed(trace.nodes, shows);
+    tree = placed(trace.nodes, shows, onPath);
     const across = 110, down = 22;
     const deepest = Math.max(...[...tree.at.values()].map((place) => place.x));
     const picture = svg("svg", { width: (deepest + 1) * across + 20, height: tree.lines * down + 12 });
@@ -478,7 +292,7 @@ function start(document, window) {
       const shades = byRow(panels.map(([, cells], i) => merged(cells, rows, columns[i])));
       const row = rowOf(rows, state.step);
       panels.forEach(([canvas, , , title], i) => {
-        drawGrid(canvas, shades[i], rows, columns[i], { row, tone });
+        drawGrid(canvas, shades[i], rows, columns[i], { row, tone, width: room() });
         canvas.setAttribute("aria-label", told(title, rows[row], columns[i], shades[i][row]));
       });
     }
@@ -625,4 +439,4 @@ function start(document, window) {
 }
 
 if (typeof module === "undefined") start(document, window);
-else module.exports = { decoded, headOf, groupsOf, merged, linksOf, byRow, readable, placed, pathTo, FATES, start };
+else module.exports = { start };
