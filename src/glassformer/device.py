@@ -61,6 +61,16 @@ def resolve(name: str, rank: int | None = None) -> "torch.device":
     return torch.device("cuda", index)
 
 
+def wait_for(device: "torch.device") -> None:
+    """Return when the device has done all its work: a GPU computes while Python goes on."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
 def found() -> list[tuple[str, str]]:
     """Return the devices that torch can use and what each is called, the best first."""
     import torch

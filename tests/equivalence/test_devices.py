@@ -11,6 +11,7 @@ pipelines                       texts, traces, saliency, forced attention
 fake CUDA tensors               forward and steps of a search, every position scheme
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,7 @@ def test_fake_cuda_tensors_pass_through_forward_and_search(
     model: Any = build(toy_settings(positions=scheme, max_positions=16)).to(fake_cuda)
     source, target = torch.ones(3, 5, dtype=torch.long), torch.ones(3, 4, dtype=torch.long)
     assert model(source.to(fake_cuda), target.to(fake_cuda)).device == fake_cuda
-    with pytest.raises(RuntimeError, match="different devices|same device"):
+    with pytest.raises(RuntimeError, match=r"different devices|same device"):
         model(source, target)
     for width in (1, 3):
         decoding = TorchDecoder(model).start([[5, EOS], [6, 7, EOS], [EOS]], 3, width, 4)

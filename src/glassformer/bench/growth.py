@@ -5,7 +5,7 @@ again. A longer input costs more to encode, and a little more at every step that
 Each table ends with the exponent p of the fit cost ≈ c · n^p of each column.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.torch_decoder import TorchDecoder, TorchDecoding
+from glassformer.device import wait_for
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Run, Tick, best_seconds, exponent
 from glassformer.model.masks import padding_mask
@@ -112,10 +113,11 @@ def uncached_steps(model: Transformer, source: Tensor, lengths: Sequence[int]) -
     memory = model.encoder(source, mask)
 
     def step(n: int) -> Tensor:
-        return model.output(model.decode(torch.full((1, n), BOS), memory, mask)[:, -1:])
+        ids = torch.full((1, n), BOS, device=source.device)
+        return model.output(model.decode(ids, memory, mask)[:, -1:])
 
     with _tokens_read(model) as tokens:
-        return _timed([partial(step, n) for n in lengths], tokens)
+        return _timed([partial(_waited, step, n) for n in lengths], tokens)
 
 
 @contextmanager
@@ -140,6 +142,10 @@ def _timed(runs: Iterable[Run], tokens: list[int]) -> list[Step]:
     return [Step(*both) for both in zip(seconds, tokens, strict=True)]
 
 
+def _waited(step: Callable[[int], Tensor], n: int) -> None:
+    wait_for(step(n).device)
+
+
 def _best(rounds: list[list[Step]]) -> list[Step]:
     return [min(turns) for turns in zip(*rounds, strict=True)]
 
@@ -151,16 +157,20 @@ def _start(model: Transformer, source: Tensor, max_length: int) -> TorchDecoding
 def _advance(decoding: TorchDecoding, steps: int = 1) -> None:
     for _ in range(steps):
         decoding.step(np.full((1, 1), BOS))
+    wait_for(decoding.device)
 
 
 @torch.inference_mode()
 def encode(model: Transformer, source: Tensor) -> Tensor:
-    return model.encoder(source, padding_mask(source, model.pad_id))
+    memory: Tensor = model.encoder(source, padding_mask(source, model.pad_id))
+    wait_for(source.device)
+    return memory
 
 
 def random_sources(model: Transformer, batch: int, length: int) -> Tensor:
     """Return sources of random tokens, none of them special."""
-    return torch.randint(EOS + 1, model.encoder.embedding.weight.size(0), (batch, length))
+    table = model.encoder.embedding.weight
+    return torch.randint(EOS + 1, table.size(0), (batch, length), device=table.device)
 
 
 def _source_bytes(decoding: TorchDecoding) -> int:

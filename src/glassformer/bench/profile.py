@@ -8,6 +8,7 @@ short runs. `bench decode` measures the compiled engine.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -42,13 +43,15 @@ from glassformer.data.batching import TokenBatches
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.search import SearchOptions, output_limits, search
 from glassformer.decode.torch_decoder import TorchDecoder
+from glassformer.device import wait_for
 from glassformer.errors import InputError
 from glassformer.evaluate.card import Row, Table
-from glassformer.measure import Tick, peak_bytes, peaks_within, silent_stderr
+from glassformer.measure import Run, Tick, peak_bytes, peaks_within, silent_stderr
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.output import save_text
 from glassformer.pipeline import BATCH_TOKENS, Translator
+from glassformer.train.distributed import CPU
 
 ANSWER_LENGTH = 24  # output tokens of a model with random weights
 
@@ -71,7 +74,7 @@ class Subject:
         return replace(self, options=replace(self.options, min_length=tokens, max_length=tokens))
 
 
-def preset_subject(name: str, sentences: int, beam: int) -> Subject:
+def preset_subject(name: str, sentences: int, beam: int, device: torch.device = CPU) -> Subject:
     """Build a preset with random weights, which cost what trained ones do.
 
     It has no tokenizer: its sources are random ids, and its answers have one length.
@@ -83,7 +86,7 @@ def preset_subject(name: str, sentences: int, beam: int) -> Subject:
             "Name another preset, such as vaswani2017-base, or the run of a translator.",
         )
     torch.manual_seed(0)
-    model = build(name).eval()
+    model = build(name).to(device).eval()
     assert isinstance(model, Transformer)
     sources = random_sources(model, sentences, SOURCE_LENGTH)
     sources[:, -1] = EOS
@@ -197,7 +200,8 @@ class Timing(NamedTuple):
 
 
 def timing(subject: Subject, groups: Sequence[Sequence[Any]], tick: Tick) -> Timing:
-    watch, answers = Stopwatch(), list[list[int]]()
+    watch = Stopwatch(partial(wait_for, subject.model.output.weight.device))
+    answers: list[list[int]] = []
     plain, watched = list[float](), list[float]()
     for group in groups:
         start = perf_counter()
@@ -259,12 +263,19 @@ def memory_table(subject: Subject, tick: Tick) -> Table:
     def run() -> None:
         search(decoder, batch, BOS, EOS, options)
 
+    title = f"Memory: a batch of {len(batch)}×{max(map(len, batch))} tokens"
+    if model.output.weight.device.type != "cpu":
+        rows: list[Row] = [["weights", weight_bytes(model) / MIB], *_gpu_peak(model, run)]
+        rows.append(["  key-value cache in that", cache_bytes(subject, batch) / MIB])
+        tick()
+        tick()
+        return Table(title, ["part", "MiB"], rows)
     whole = peak_bytes(run)
     tick()
     with named_spans(model, lambda _, part: part):
         parts = peaks_within(run, (ENCODING, *IN_A_STEP))
     tick()
-    rows: list[Row] = [
+    rows = [
         ["weights", weight_bytes(model) / MIB],
         ["peak of the whole search, without weights", whole / MIB],
         ["  key-value cache in that", cache_bytes(subject, batch) / MIB],
@@ -274,8 +285,20 @@ def memory_table(subject: Subject, tick: Tick) -> Table:
     inside = [part for part in IN_A_STEP if part not in (REST, OUTPUT)]
     rows += [[f"  {part}", parts[part] / MIB] for part in inside]
     rows.append([f"peak of the {OUTPUT}", parts[OUTPUT] / MIB])
-    title = f"Memory: a batch of {len(batch)}×{max(map(len, batch))} tokens"
     return Table(title, ["part", "MiB"], rows)
+
+
+def _gpu_peak(model: nn.Module, run: Run) -> list[Row]:
+    """Return what CUDA's allocator held at most; MPS does not tell."""
+    device = next(model.parameters()).device
+    if device.type != "cuda":
+        return []
+    run()  # memory that is allocated once and kept does not count
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    run()
+    peak = torch.cuda.max_memory_allocated(device) - before
+    return [["peak of the whole search, without weights", peak / MIB]]
 
 
 def _cells(batch: list[list[int]]) -> int:
@@ -319,11 +342,13 @@ def write_trace(subject: Subject, path: Path, steps: int = 4) -> None:
     """Write the first steps of the first sentence for about:tracing or Perfetto."""
     short, first = subject.shortened(steps), subject.sentences[:1]
     answer(short, first)  # warm up
+    on_cuda = short.model.output.weight.device.type == "cuda"
+    activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * on_cuda]
     save_text(path, "")  # raises a clear error if it cannot be written; torch's names no reason
     with (
         silent_stderr(),
         named_spans(short.model, lambda name, _: name),
-        profile(activities=[ProfilerActivity.CPU]) as record,
+        profile(activities=activities) as record,
         record_function("answer"),
     ):
         answer(short, first)

@@ -37,7 +37,8 @@ PARTS = (SUBWORDS, ENCODING, *IN_A_STEP, SEARCH)
 class Stopwatch:
     """Seconds by part; the innermost part that is open has the clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait: Run = lambda: None) -> None:
+        self._wait = wait  # for a GPU, whose work would else be counted where it is waited for
         self.seconds = dict.fromkeys(PARTS, 0.0)
         self._open: list[str] = []
         self._since = 0.0
@@ -51,6 +52,7 @@ class Stopwatch:
         self._open.pop()
 
     def _book(self) -> None:
+        self._wait()
         now = perf_counter()
         if self._open:
             self.seconds[self._open[-1]] += now - self._since

@@ -73,6 +73,7 @@ def align(
     markdown: o.Markdown = None,
     int8: o.Int8Weights = False,
     threads: o.TorchThreads = 2,
+    device: o.Device = "cpu",
     batch_tokens: o.BatchTokens = 2_048,
 ) -> None:
     """Score the word alignments of MODEL's attention, or align your own text.
@@ -104,7 +105,8 @@ def align(
     if figure:
         check_folder(figure)
     options: dict[str, Any] = {
-        "head": head, "int8": int8 or None, "threads": threads, "batch_tokens": batch_tokens
+        "head": head, "int8": int8 or None, "threads": threads, "device": device,
+        "batch_tokens": batch_tokens,
     }  # fmt: skip
     found: Alignment | AlignmentScores
     if source is None:

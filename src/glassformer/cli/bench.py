@@ -119,6 +119,7 @@ def train(
     ] = 3,
     updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates per round.")] = 6,
     threads: Threads = 2,
+    device: o.Device = "cpu",
     output: Annotated[Path, typer.Option(metavar="FILE", help="Write the figures as JSON.")] = Path(
         "results/bench_train.json"
     ),
@@ -130,11 +131,13 @@ def train(
     from glassformer.bench.train import Plan, bench_train
     from glassformer.cli.train import read_recipe
     from glassformer.data.prepare import prepare
+    from glassformer.device import resolve
 
     torch.set_num_threads(threads)
     data = prepare(read_recipe(recipe, []))
-    plan = Plan(updates, rounds)
+    plan = Plan(updates, rounds, device=resolve(device))
     command = f"glassformer bench train --recipe {recipe} --rounds {rounds} --updates {updates}"
+    command += "" if device == "cpu" else f" --device {device}"
     with progress("measuring", plan.steps) as tick:
         report = bench_train(data, plan, f"{command} --threads {threads}", tick)
     show(report, output)

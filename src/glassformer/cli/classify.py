@@ -34,6 +34,7 @@ def classify(
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
     threads: o.Threads = None,
+    device: o.Device = "cpu",
     batch_tokens: o.BatchTokens = 4_096,
 ) -> None:
     """Label texts, or the lines of a file or of standard input: label, tab, probability.
@@ -47,7 +48,7 @@ def classify(
     from glassformer.pipeline.batches import check_batch_tokens
 
     check_batch_tokens(batch_tokens)
-    classifier = load_classifier(named, int8 or None, threads=threads)
+    classifier = load_classifier(named, int8 or None, threads=threads, device=device)
 
     def answer(some: list[str]) -> list[list[str]]:
         subwords = classifier.tokenizer.encode(some)

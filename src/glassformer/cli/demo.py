@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import options as o
-from glassformer.cli.train import carry_out, read_recipe
+from glassformer.cli.train import carry_out, on_device, read_recipe
 from glassformer.errors import MissingPackageError
 from glassformer.extras import require_torch
 from glassformer.progress import say
@@ -22,6 +22,7 @@ def demo(
         Path, typer.Option(metavar="FOLDER", help="Folder of the trained model.")
     ] = Path("runs/demo"),
     changes: o.Changes = None,
+    device: o.TrainDevice = None,
 ) -> None:
     """Train an English to French translator in about three minutes, and show its output.
 
@@ -35,8 +36,8 @@ def demo(
     resume = bool(RunFolder(run).steps())
     if resume:
         say(f"using the model in {run}; remove that folder to train a new one")
-    carry_out(read_recipe(recipe(), changes or []), run, resume=resume)
-    show(load_translator(run, engine="torch"), run)
+    carry_out(on_device(read_recipe(recipe(), changes or []), device), run, resume=resume)
+    show(load_translator(run, engine="torch", device=device or "auto"), run)
 
 
 def recipe() -> Path:

@@ -61,6 +61,7 @@ def evaluate(
     length_penalty: o.LengthPenalty = None,
     int8: o.Int8 = False,
     threads: o.Threads = None,
+    device: o.Device = "cpu",
     batch_tokens: o.BatchTokens = 4_096,
     truncate: o.Truncate = False,
     language: Annotated[
@@ -154,7 +155,7 @@ def evaluate(
         o.different(json=json_file, markdown=markdown, card=card)
         files = Files(json_file, markdown, card)
         given = {key: value for key, value in search.items() if value is not None}
-        given |= {"to": to, "int8": int8 or None, "threads": threads}
+        given |= {"to": to, "int8": int8 or None, "threads": threads, "device": device}
         given |= {"batch_tokens": batch_tokens, "truncate": truncate}
         if behaviour:
             run_behaviour(model, kind, failures, files, given)
@@ -177,7 +178,7 @@ def evaluate(
     from glassformer.api.evaluate import evaluate as score
     from glassformer.pipeline import Classifier, load
 
-    loaded = load(model, int8 or None, threads=threads)
+    loaded = load(model, int8 or None, threads=threads, device=device)
     if isinstance(loaded, Classifier):
         of_text |= {"to": to, "beam": beam, "length_penalty": length_penalty}
         refuse_for_a_classifier(of_text | {"failures": failures or None})

@@ -55,6 +55,7 @@ def generate(
     stream: Annotated[bool, typer.Option("--stream", help="Print tokens one by one.")] = False,
     int8: o.Int8 = False,
     threads: o.Threads = None,
+    device: o.Device = "cpu",
 ) -> None:
     """Continue prompts, or the lines of a file or of standard input, by sampling.
 
@@ -84,7 +85,7 @@ def generate(
 
     options = SearchOptions(**search)
     warn_of_cost(min_length, options.width)
-    generator = load_generator(model, int8 or None, threads=threads)
+    generator = load_generator(model, int8 or None, threads=threads, device=device)
     count = 0
 
     def answer(prompts: list[str]) -> list[list[str]]:

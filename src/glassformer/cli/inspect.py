@@ -83,6 +83,7 @@ def inspect(
     truncate: o.Truncate = False,
     int8: o.Int8Weights = False,
     threads: o.TorchThreads = 2,
+    device: o.Device = "cpu",
 ) -> None:
     """Show attention, search and saliency of MODEL on TEXT, as one HTML page.
 
@@ -107,7 +108,7 @@ def inspect(
 
     if svg or png:
         picture.check()
-    loaded = load(model, int8 or None, engine="torch", threads=threads)
+    loaded = load(model, int8 or None, "torch", threads, device)
     check_kind(model, loaded, reference, to=to, target=target, beam=beam)
     how: dict[str, Any] = {"to": to, "truncate": truncate}
     if corpus is None:

@@ -63,6 +63,23 @@ Threads = Annotated[
     ),
 ]
 TorchThreads = Annotated[int, typer.Option(min=1, metavar="N", help="Threads of torch.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="cpu, cuda, cuda:1 or mps; auto takes the best one. On a GPU the torch model runs.",
+    ),
+]
+TrainDevice = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="auto, cpu, cuda, cuda:1 or mps; auto takes the best one there is.",
+        show_default="train.device of the recipe, which is auto",
+    ),
+]
 BatchTokens = Annotated[
     int,
     typer.Option(

@@ -40,6 +40,7 @@ def profile(
         int, typer.Option(min=1, metavar="N", help="Beam size of the search; 1 is greedy.")
     ] = 5,
     threads: o.TorchThreads = 2,
+    device: o.Device = "cpu",
     sentences: Annotated[
         int, typer.Option(min=1, metavar="N", help="Sentences to translate, at most.")
     ] = 64,
@@ -63,10 +64,11 @@ def profile(
 
     torch.set_num_threads(threads)
     plan = Plan.quick(sentences) if quick else Plan(sentences)
-    subject = _subject(model, source, plan.sentences, beam)
+    subject = _subject(model, source, plan.sentences, beam, device)
     subject = subject.shortened(QUICK) if quick else subject
     plan = plan.fitting(subject)
     command: list[object] = ["glassformer", "profile", model, "--beam", beam, "--threads", threads]
+    command += [] if device == "cpu" else ["--device", device]
     command += ["--sentences", sentences, *["--quick"] * quick]
     command += ["--source", source] if source else []
     with progress("measuring", plan.steps) as tick:
@@ -80,13 +82,14 @@ def profile(
         print(f"trace written to {trace}: open it in https://ui.perfetto.dev or about:tracing")
 
 
-def _subject(name: str, source: Path | None, count: int, beam: int) -> "Subject":
+def _subject(name: str, source: Path | None, count: int, beam: int, device: str) -> "Subject":
     from glassformer.bench.profile import preset_subject, run_subject
+    from glassformer.device import resolve
 
     if name not in PRESETS:
         from glassformer.pipeline import load_translator
 
-        translator = load_translator(name, engine="torch")
+        translator = load_translator(name, engine="torch", device=device)
         return run_subject(name, translator, _texts(source, count), beam)
     if source is not None:
         raise SettingsError(
@@ -94,7 +97,7 @@ def _subject(name: str, source: Path | None, count: int, beam: int) -> "Subject"
             "A preset has random weights and no subwords.",
             "Leave --source out, or name a trained model.",
         )
-    return preset_subject(name, count, beam)
+    return preset_subject(name, count, beam, resolve(device))
 
 
 def _texts(source: Path | None, count: int) -> list[str]:

@@ -8,6 +8,7 @@ import typer
 from glassformer.api import train as api
 from glassformer.cli import options as o
 from glassformer.config import RunSettings, parse_changes
+from glassformer.device import check_name
 
 
 def train(
@@ -23,6 +24,7 @@ def train(
         bool, typer.Option("--resume", help="Continue the run from its last checkpoint.")
     ] = False,
     skip_bad: o.SkipBad = False,
+    device: o.TrainDevice = None,
     verify_resume: Annotated[
         bool,
         typer.Option(
@@ -32,7 +34,7 @@ def train(
     ] = False,
 ) -> None:
     """Train what RECIPE.toml describes. Ctrl-C saves and stops; --resume continues."""
-    settings = read_recipe(recipe, changes or [], skip_bad)
+    settings = on_device(read_recipe(recipe, changes or [], skip_bad), device)
     if verify_resume:
         api.verify_resume(settings)
     else:
@@ -43,6 +45,14 @@ def read_recipe(recipe: Path, changes: list[str], skip_bad: bool = False) -> Run
     """Return the settings of a recipe file with the changes of a command line."""
     settings = api.settings_of(recipe, parse_changes(changes))
     return settings.replace(data={"skip_bad": True}) if skip_bad else settings
+
+
+def on_device(settings: RunSettings, device: str | None) -> RunSettings:
+    """Return the settings with the device of a command line, if it names one."""
+    if device is None:
+        return settings
+    check_name(device)
+    return settings.replace(train={"device": device})
 
 
 def carry_out(settings: RunSettings, folder: Path, resume: bool = False) -> None:

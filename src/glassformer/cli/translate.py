@@ -89,6 +89,7 @@ def translate(
     truncate: o.Truncate = False,
     int8: o.Int8 = False,
     threads: o.Threads = None,
+    device: o.Device = "cpu",
     batch_tokens: Annotated[
         int | None,
         typer.Option(
@@ -139,7 +140,7 @@ def translate(
     SearchOptions(**search)  # refuse bad options before a model is loaded
     warn_of_cost(min_length, 1 if stream else search["n_best"] if sample else search["beam_size"])
     several = named if len(named) > 1 else named[0]
-    translator = load_translator(several, int8 or None, threads=threads)
+    translator = load_translator(several, int8 or None, threads=threads, device=device)
     if to is not None:
         translator = translator.towards(to)
     options = translator.options(**search)

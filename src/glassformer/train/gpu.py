@@ -37,7 +37,7 @@ def gpu_record(device: torch.device, scaler: GradScaler | None) -> Record:
     """Return the fields of a log record that only a GPU has.
 
     gpu_memory_gib is the peak since the run began, gpu_utilisation the share of the last moments
-    in which a kernel was running; for that one nvidia-ml-py must be installed (extra `cuda`).
+    in which a kernel was running; for that one the package nvidia-ml-py must be installed.
     """
     record: Record = {}
     if scaler is not None:

@@ -101,8 +101,8 @@ def start(
     model.to(world.device)  # from here on: what was counted or read is on the CPU
     if precision.products is not None:
         shorten_products(model, precision.products)
-    objective = Objective(model, s.label_smoothing, s.r_drop, s.compile, precision)
-    objective = spread(objective, world, s.fully_shard)
+    own = Objective(model, s.label_smoothing, s.r_drop, s.compile, precision)
+    objective = spread(own, world, s.fully_shard)
     rates, betas = (s.learning_rate, s.muon_rate), (s.beta1, s.beta2)
     optimizers = build_optimizers(
         model, s.optimizer, *rates, s.weight_decay, betas, precision.short
