@@ -14,7 +14,9 @@ GROUND = {"errors", "config"}
 # What each room may import from the others, in the order in which data flows.
 MAY_IMPORT = {
     "errors": set(),
-    "config": {"errors"},
+    "aliases": {"errors"},
+    "config": {"aliases", "errors"},
+    "recipes": set(),
     "extras": {"errors"},
     "compiled": {"errors"},
     "machine": {"compiled"},
@@ -50,7 +52,18 @@ BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alo
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 # What a core installation imports: at import time nothing here may need torch or jaxtyping,
 TORCH_FREE = {
-    *("errors", "config", "extras", "compiled", "machine", "measure", "output", "picture"),
+    *(
+        "errors",
+        "aliases",
+        "recipes",
+        "config",
+        "extras",
+        "compiled",
+        "machine",
+        "measure",
+        "output",
+        "picture",
+    ),
     "quantize",
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
     *("api", "callable_module", "progress", "cli"),
