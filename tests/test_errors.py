@@ -12,7 +12,8 @@ from glassformer.errors import (
     MissingPackageError,
     SettingsError,
     TrainingError,
-    nearest,
+    did_you_mean,
+    near_name,
 )
 
 KINDS = [
@@ -69,9 +70,12 @@ def test_an_error_survives_the_way_between_processes(kind):
     ("name", "meant"), [("d_modle", "d_model"), ("heads", "n_heads"), ("d_ff", "d_ff")]
 )
 def test_the_nearest_name_is_the_one_that_was_meant(name, meant):
-    assert nearest(name, ["d_model", "d_ff", "n_heads"]) == meant
+    assert near_name(name, ["d_model", "d_ff", "n_heads"]) == meant
 
 
 @pytest.mark.parametrize("name", ["", "?", "nothing of the kind"])
-def test_there_is_a_nearest_name_however_far_off(name):
-    assert nearest(name, {"d_model": 128, "d_ff": 256}) in ("d_model", "d_ff")
+def test_nothing_is_suggested_where_nothing_is_near(name):
+    names = {"d_model": 128, "d_ff": 256}
+    assert near_name(name, names) is None
+    assert did_you_mean(name, names, "List them.") == "List them."
+    assert did_you_mean("d_modle", names, "List them.") == "Did you mean 'd_model'?"

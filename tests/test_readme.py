@@ -19,6 +19,7 @@ from glassformer.model.build import build
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+RECIPES = ROOT / "src/glassformer/recipes"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -128,20 +129,22 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_recipes_that_are_named_exist() -> None:
     named = {
-        name for page in PAGES for name in re.findall(r"recipes/[\w-]+\.toml", page.read_text())
+        name
+        for page in PAGES
+        for name in re.findall(r"glassformer (?:train|ablate) ([a-z0-9][\w-]*)", page.read_text())
     }
     assert named
-    assert [name for name in named if not (ROOT / name).is_file()] == []
+    assert [name for name in named if not (RECIPES / f"{name}.toml").is_file()] == []
 
 
-@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda p: p.name)
+@pytest.mark.parametrize("recipe", sorted(RECIPES.glob("*.toml")), ids=lambda p: p.name)
 def test_every_recipe_reads_and_begins_with_what_it_is(recipe: Path) -> None:
     text = recipe.read_text()
     assert text.startswith("# ")
     RunSettings.from_toml(text)
 
 
-@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda p: p.name)
+@pytest.mark.parametrize("recipe", sorted(RECIPES.glob("*.toml")), ids=lambda p: p.name)
 def test_the_settings_of_every_recipe_go_together_and_with_where_it_starts_from(
     recipe: Path,
 ) -> None:
@@ -152,7 +155,7 @@ def test_the_settings_of_every_recipe_go_together_and_with_where_it_starts_from(
         if settings.train.start_from is None:
             return
         name = Path(settings.train.start_from).name  # where `glassformer train` puts that run
-        before = RunSettings.from_toml((ROOT / "recipes" / f"{name}.toml").read_text())
+        before = RunSettings.from_toml((RECIPES / f"{name}.toml").read_text())
         adopt_weights(model, weights_of(build(before.model)))
     assert settings.data.fold_case == before.data.fold_case
     assert settings.data.subwords == before.data.subwords

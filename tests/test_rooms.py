@@ -14,7 +14,9 @@ GROUND = {"errors", "config"}
 # What each room may import from the others, in the order in which data flows.
 MAY_IMPORT = {
     "errors": set(),
-    "config": {"errors"},
+    "aliases": {"errors"},
+    "config": {"aliases", "errors"},
+    "recipes": set(),
     "extras": {"errors"},
     "device": GROUND | {"extras"},
     "compiled": {"errors"},
@@ -59,6 +61,8 @@ FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 TORCH_FREE = {
     *(
         "errors",
+        "aliases",
+        "recipes",
         "config",
         "extras",
         "device",

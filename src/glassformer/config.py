@@ -1,13 +1,14 @@
 """Typed, frozen settings, the presets, and TOML in and out. No torch: settings are plain data."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from glassformer.errors import SettingsError, divisors, nearest
+from glassformer.aliases import resolve, suggestion
+from glassformer.errors import SettingsError, did_you_mean, divisors
 
 Count = Annotated[int, Field(ge=1)]
 SHOWN = 200  # characters of a wrong value
@@ -60,7 +61,7 @@ class Settings(BaseModel):
             raise SettingsError(
                 "The settings are nested too deeply.",
                 "A setting is a value, or a list of values, in a section.",
-                "Write the settings as recipes/ does, in one file.",
+                "Write the settings as `glassformer recipes multi30k` prints them.",
             ) from None
         return cls.of(**values)
 
@@ -86,23 +87,37 @@ def _merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str]:
-    *sections, key = map(str, error["loc"] or [error["input"]])  # a name that is not Unicode
-    for section in sections:
-        inner = cls.model_fields[section].annotation if section in cls.model_fields else None
-        inner = next(iter(get_args(inner)), inner)  # the item type of a list of tables
-        cls = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else cls
-    name, names = ".".join([*sections, key]), list(cls.model_fields)
+    path = [str(part) for part in error["loc"] or [error["input"]]]  # a name that is not Unicode
+    name = ".".join(path)
     if error["type"] == "extra_forbidden" or not error["loc"]:
+        plain = ".".join(part[:SHOWN] for part in path if not part.isdecimal())  # no list index
+        place = plain.rpartition(".")[0]
+        meant = suggestion(plain, names_of(cls))
+        if place:  # the same place in the list
+            meant = meant.replace(f"'{place}.", f"'{'.'.join(path[:-1])}.")
         return (
             f"Unknown setting {_shown(name)}",
             "an ignored typo would leave its default in place without notice",
-            f"did you mean {'.'.join([*sections, nearest(key[:SHOWN], names)])!r}?",
+            meant,
         )
     return (
         f"{name} = {_shown(error['input'])}",
         error["msg"][0].lower() + error["msg"][1:],
         f"set {name} to a valid value",
     )
+
+
+def names_of(cls: type[BaseModel], section: str = "") -> list[str]:
+    """Return the names of all settings of a class, with their sections."""
+    names = []
+    for name, field in cls.model_fields.items():
+        inner = field.annotation
+        inner = next(iter(get_args(inner)), inner)  # the item type of a list of tables
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            names += names_of(inner, f"{section}{name}.")
+        else:
+            names.append(f"{section}{name}")
+    return names
 
 
 def _shown(value: Any) -> str:
@@ -221,7 +236,7 @@ def preset(name: str, **changes: Any) -> ModelSettings:
         raise SettingsError(
             f"Unknown preset {name!r}.",
             f"The presets are {', '.join(PRESETS)}.",
-            f"Did you mean {nearest(name, PRESETS)!r}?",
+            did_you_mean(name, PRESETS, "Print one: glassformer describe tiny."),
         )
     return PRESETS[name].replace(**changes)
 
@@ -362,10 +377,14 @@ class TrainSettings(Settings):
     # Where the model is trained: auto (CUDA, else MPS, else the CPU), cpu, mps, cuda or cuda:1.
     device: Annotated[str, Field(pattern=f"^({DEVICE})$")] = "auto"
     threads: Count = 2  # threads of a process
+    # Processes of this machine that train together, each on its part of an update: two processes of
+    # one thread are faster than two threads. Under torchrun its own number counts.
+    processes: Count = 1
     # The limit that is reached first ends the run and its schedule.
     max_steps: Count = 10_000
     # Minutes of the whole run, resumed parts included; none: no limit.
     max_minutes: Annotated[float, Field(gt=0)] | None = None
+    epochs: Count | None = None  # times that the training text is read; none: no limit
 
     optimizer: Literal["adamw", "muon"] = "adamw"  # muon: Muon for matrices, AdamW for the rest
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3  # peak
@@ -376,6 +395,7 @@ class TrainSettings(Settings):
     # Course of the learning rate after the warm-up.
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant", "trapezoid"] = "inverse-sqrt"
     warmup: Annotated[int, Field(ge=0)] = 1_000  # updates over which the learning rate rises from 0
+    warmup_share: Share | None = None  # of the run, instead of train.warmup
     decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2  # of the run, with "trapezoid"
     # Share of the label's probability that is spread over the vocabulary.
     label_smoothing: Share = 0.1
@@ -423,6 +443,16 @@ class RunSettings(Settings):
 
 def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
     """Parse `name=value` and `section.name=value` arguments into nested sections."""
+    return _nested(changes, lambda path: path)
+
+
+def parse_run_changes(changes: Sequence[str]) -> dict[str, Any]:
+    """Parse the changes of a recipe: a section may be left out, and common aliases are known."""
+    names = names_of(RunSettings)
+    return _nested(changes, lambda path: resolve(path, names))
+
+
+def _nested(changes: Sequence[str], meant: Callable[[str], str]) -> dict[str, Any]:
     parsed: dict[str, Any] = {}
     for change in changes:
         path, equals, value = change.partition("=")
@@ -432,7 +462,7 @@ def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
                 "A change is name=value, without spaces.",
                 "For example n_heads=8, or train.max_steps=1000 for a recipe.",
             )
-        *sections, name = path.split(".")
+        *sections, name = meant(path).split(".")
         place = parsed
         for section in sections:
             place = place.setdefault(section, {})
@@ -452,5 +482,5 @@ def _toml_value(text: str) -> Any:
     """Parse a number, boolean or list as in TOML; anything else is a string without quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):  # no TOML
+    except (ValueError, RecursionError):
         return text

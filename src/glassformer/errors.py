@@ -58,9 +58,18 @@ class MissingPackageError(GlassformerError, ImportError):
         )
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """The valid name that a misspelt one most likely means."""
-    return get_close_matches(name, list(names), n=1, cutoff=0.0)[0]
+NEAR = 0.6  # similarity of two words, 0 to 1, from which one may be the other misspelt
+
+
+def near_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the valid name that a misspelt one most likely means, or None if none is near."""
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=NEAR)), None)
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
+    """Return a suggestion: the nearest valid name, or `otherwise` if none is near."""
+    found = near_name(name, names)
+    return otherwise if found is None else f"Did you mean {found!r}?"
 
 
 def divisors(n: int) -> list[int]:

@@ -120,4 +120,4 @@ def test_without_any_model_it_says_how_to_get_one(
     bundle(monkeypatch, tmp_path / "package", "en-fr")
     code, out, err = glassformer("classify", "a dog")
     assert (code, out) == (4, "") and "sentiment does not come with this copy" in err
-    assert "--model runs/imdb" in err and "recipes/imdb.toml" in err.partition("next:")[2]
+    assert "--model runs/imdb" in err and "imdb" in err.partition("next:")[2]

@@ -45,8 +45,9 @@ def test_a_recipe_is_carried_out_and_told(glassformer: Command, recipe: Path) ->
     assert (code, out) == (0, "")
     assert "60 examples to train on, 12 to validate on" in msg
     assert msg.count("tokens/s") == 8 and msg.count("valid  loss") == 2
-    assert "stopped after 8 updates: 8 updates" in msg
-    assert "runs/tiny/best" in msg and "runs/tiny/latest" in msg
+    assert "stopped after 8 updates, 0.0 minutes in all: 8 updates" in msg
+    assert "runs/tiny/best (update " in msg and "runs/tiny/latest (update 8); kept: 4, 8" in msg
+    assert "continue: glassformer train runs/tiny --resume train.max_steps=16\n" in msg
     assert steps(Path("runs/tiny")) == [4, 8]
 
 
@@ -107,7 +108,9 @@ def test_files_are_named_on_the_command_line_as_a_list(
     [
         ("trian.max_steps=1", "Unknown setting 'trian'", "did you mean 'train'?"),
         ("train.max_step=1", "Unknown setting 'train.max_step'", "mean 'train.max_steps'?"),
-        ("model.heads=1", "Unknown setting 'model.heads'", "did you mean 'model.n_heads'?"),
+        ("model.n_haeds=1", "Unknown setting 'model.n_haeds'", "did you mean 'model.n_heads'?"),
+        ("batch_size=8", "Unknown setting 'batch_size'", "'data.batch_tokens' (in tokens, not"),
+        ("train.xyzzy=8", "Unknown setting 'train.xyzzy'", "glassformer settings"),
         ("train.max_steps=soon", "train.max_steps = 'soon'", "set train.max_steps"),
         ("train.max_steps", "'train.max_steps' is not a change", "train.max_steps=1000"),
         ("train.max_steps.more=1", "train.max_steps = {'more': 1}", "set train.max_steps"),
@@ -138,7 +141,7 @@ def test_a_recipe_that_is_not_there_or_not_toml_is_named(
 ) -> None:
     code, _, msg = glassformer("train", "recipes/none.toml")
     assert code == 2 and "There is no recipe recipes/none.toml" in msg
-    assert "[model], [data], [train] and [search]" in msg and "Look into recipes/" in msg
+    assert "[model], [data], [train] and [search]" in msg and "next: glassformer recipes" in msg
     (tmp_path / "broken.toml").write_text("[model\n")
     code, _, msg = glassformer("train", "broken.toml")
     assert code == 2 and "not TOML" in msg and "line 1" in msg

@@ -1,6 +1,6 @@
-"""Train a model in one call: from a recipe, settings or a preset, on files or on Python lists."""
+"""Train a model in one call: from a recipe, settings or a preset, or from a user's file alone."""
 
-import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -9,8 +9,11 @@ from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING, Any
 
+from glassformer import recipes
+from glassformer.api.lists import Example, Task, own_run, with_lists
 from glassformer.config import PRESETS, RunSettings
-from glassformer.errors import InputError, SettingsError
+from glassformer.device import check_name
+from glassformer.errors import InputError, SettingsError, near_name
 from glassformer.extras import require_torch
 from glassformer.output import save_text
 from glassformer.progress import Bar, say, silent
@@ -22,8 +25,7 @@ if TYPE_CHECKING:
     from glassformer.pipeline import Engine, Pipeline
     from glassformer.train.distributed import World
 
-Example = str | Sequence[str | int]  # a text, or (source, target), or (text, label)
-HELD_OUT = 10  # one example of so many validates where no list for that is given
+RECIPE = "recipe.toml"  # in a run's folder: the settings it was started with
 
 
 @dataclass(frozen=True)
@@ -82,29 +84,40 @@ class TrainedRun:
 
 
 def train(
-    recipe: RunSettings | Mapping[str, Any] | str | Path,
-    data: str | Sequence[Example] | None = None,
+    recipe: RunSettings | Mapping[str, Any] | str | Path | None = None,
+    data: str | Path | Sequence[Example] | None = None,
     *,
+    task: Task | None = None,
+    columns: Sequence[str] = (),
+    minutes: float | None = None,
     valid: Sequence[Example] | None = None,
     run: str | Path | None = None,
     changes: Mapping[str, Any] | None = None,
     resume: bool = False,
+    skip_bad: bool = False,
     progress: bool = True,
     device: str | None = None,
 ) -> TrainedRun:
     """Train a model and return its run; `glassformer train` on the command line.
 
-        rows = [("a fine film", "good"), ("a dull film", "bad"), ...]
-        run = gf.train("classifier", rows, changes={"train": {"max_minutes": 2}})
+        run = gf.train(data="reviews.csv", minutes=5)  # everything else is chosen and printed
         run.load().classify("what a fine story")
+        gf.train("multi30k")
+        gf.train("classifier", [("a fine film", "good"), ...], changes={"train": {"epochs": 3}})
 
-    recipe    RECIPE.toml, settings, a mapping of sections to settings, or the name of a preset.
+    recipe    A recipe of the package (`glassformer recipes`), RECIPE.toml, the folder of a run,
+              settings, a mapping of sections to settings, or a preset. None: chosen for `data`.
     data      None: what the settings say. The name of a set (`glassformer data list`). Or a list of
               (source, target) for a translator, of (text, label) for a classifier, of texts for a
-              language model. A list is kept as RUN/data/train.jsonl, so that the run can be resumed
-              from the command line, too.
-    valid     the list to validate on. None: every tenth example of `data`, not trained on.
-    run       folder of checkpoints and log. None: runs/NAME of the recipe, preset or kind of model.
+              language model. Without a recipe also a TSV, CSV or JSONL file, or a tuple of two
+              Paths of plain files. The examples are kept in RUN/data, so that the run can be
+              resumed.
+    task      Without a recipe: "translate" or "classify". None: by the columns.
+    columns, minutes, skip_bad
+              Without a recipe: two columns by name or number, None: guessed; the time to train,
+              None: 20; and whether to leave out rows that cannot be read.
+    valid     the list to validate on. None: a part of `data` drawn at random, not trained on.
+    run       folder of checkpoints and log. None: runs/NAME of the recipe, preset, file or kind.
     changes   settings to change, by section: {"train": {"max_steps": 1000}}.
     resume    continue the run in the folder from its last checkpoint, to the same bits.
     progress  show a bar and the validation scores.
@@ -112,36 +125,103 @@ def train(
 
     Ctrl-C saves the run and returns it; `signal` is then set.
     """
-    settings = settings_of(recipe, changes)
-    if device is not None:
-        settings = settings.replace(train={"device": device})
-    folder = Path(run) if run is not None else Path("runs") / _name_of(recipe, settings)
-    texts = None
-    if data is not None and not isinstance(data, str):
-        settings, texts = _with_lists(settings, data, valid, folder / "data")
-    elif valid is not None:
-        raise InputError(
-            "A list to validate on was given without a list to train on.",
-            "A named set and files have their own validation text.",
-            "Give `data` as a list, too, or leave `valid` out.",
-        )
-    elif data is not None:
-        settings = settings.replace(data={"name": data})
-    done = carry_out(settings, folder, resume, texts, progress)
+    changes = with_device(changes, device)
+    if recipe is None:
+        done = train_own(
+            data, task, columns=columns, minutes=minutes, valid=valid, run=run, changes=changes,
+            resume=resume, skip_bad=skip_bad, progress=progress,
+        )  # fmt: skip
+    else:
+        _refuse_without_own(task=task, columns=columns or None, minutes=minutes)
+        settings = settings_of(recipe, changes)
+        if skip_bad:
+            settings = settings.replace(data={"skip_bad": True})
+        folder = Path(run) if run is not None else folder_of(recipe, settings)
+        texts = None
+        if data is not None and not isinstance(data, str | Path):
+            settings, texts = with_lists(settings, data, valid, folder / "data")
+        elif valid is not None:
+            raise InputError(
+                "A list to validate on was given without a list to train on.",
+                "A named set and files have their own validation text.",
+                "Give `data` as a list, too, or leave `valid` out.",
+            )
+        elif data is not None:
+            settings = settings.replace(data={"name": str(data)})
+        done = carry_out(settings, folder, resume, texts, progress)
     if done.signal not in (None, SIGINT):
         raise SystemExit(done.exit_code)  # the process was told to end; the run is saved
     return done
 
 
+def with_device(changes: Mapping[str, Any] | None, device: str | None) -> dict[str, Any]:
+    """Return the changes with the device that was asked for, if one was."""
+    changed = dict(changes or {})
+    if device is not None:
+        check_name(device)
+        changed["train"] = {**changed.get("train", {}), "device": device}
+    return changed
+
+
+def _refuse_without_own(**options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(
+                f"{name} was given with a recipe.",
+                "It decides how settings are chosen for a file, and a recipe has settings.",
+                f"Leave {name} out, or the recipe.",
+            )
+
+
+def train_own(
+    data: str | Path | Sequence[Any] | None,
+    task: Task | None = None,
+    *,
+    columns: Sequence[str] = (),
+    minutes: float | None = None,
+    valid: Sequence[Example] | None = None,
+    run: str | Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    skip_bad: bool = False,
+    progress: bool = True,
+) -> TrainedRun:
+    """Train on a user's file or list with settings that are chosen for it."""
+    if data is None or valid is not None:
+        raise InputError(
+            "There is no recipe" + (", and a list to validate on." if valid else " and no data."),
+            "Without a recipe the settings are chosen for `data`, and a part of it validates.",
+            'For example: gf.train(data="pairs.tsv"), or gf.train("multi30k").',
+        )
+    folder = Path(run) if run is not None else _own_folder(data)
+    if resume and (folder / RECIPE).is_file():
+        return carry_out(settings_of(folder, changes), folder, resume, None, progress)
+    settings, texts, line = own_run(
+        data, task, columns=columns, minutes=minutes, skip_bad=skip_bad, changes=changes,
+        folder=folder, notice=say if progress else silent,
+    )  # fmt: skip
+    if progress:
+        say(f"written: {folder / RECIPE}")
+    return carry_out(settings, folder, resume, texts, progress, comment=line)
+
+
+def _own_folder(data: str | Path | Sequence[Any]) -> Path:
+    first = data[0] if isinstance(data, tuple) and isinstance(data[0], Path) else data
+    named = isinstance(first, str | Path)
+    return Path("runs") / (Path(str(first)).name.partition(".")[0] if named else "own")
+
+
 def settings_of(
     recipe: RunSettings | Mapping[str, Any] | str | Path, changes: Mapping[str, Any] | None = None
 ) -> RunSettings:
-    """Return the settings that a recipe file, a preset's name or a mapping stands for."""
+    """Return the settings that a recipe, a run's folder, a preset or a mapping stands for."""
     if isinstance(recipe, RunSettings):
         settings = recipe
     elif isinstance(recipe, Mapping):
         settings = RunSettings.of(**recipe)
-    elif recipe in PRESETS:
+    elif str(recipe) in recipes.names():
+        settings = RunSettings.from_toml(recipes.text(str(recipe)))
+    elif str(recipe) in PRESETS:
         settings = RunSettings(model=PRESETS[str(recipe)])
     else:
         settings = _read_recipe(Path(recipe))
@@ -149,17 +229,23 @@ def settings_of(
 
 
 def _read_recipe(path: Path) -> RunSettings:
-    if not path.is_file():
+    file = path / RECIPE if path.is_dir() else path
+    if not file.is_file():
+        near = near_name(path.stem, recipes.names())
         raise SettingsError(
             f"There is no recipe {path}.",
-            "A recipe is a TOML file with sections [model], [data], [train] and [search].",
-            f"Look into recipes/ for examples; in Python a preset will do: {', '.join(PRESETS)}.",
+            f"The recipes of the package are {', '.join(recipes.names())}; others are TOML files "
+            "with the sections [model], [data], [train] and [search].",
+            f"glassformer train {near}" if near else "glassformer recipes",
         )
-    return RunSettings.from_toml(path.read_bytes())
+    return RunSettings.from_toml(file.read_bytes())
 
 
-def _name_of(recipe: object, settings: RunSettings) -> str:
-    return Path(recipe).stem if isinstance(recipe, str | Path) else settings.model.kind
+def folder_of(recipe: object, settings: RunSettings) -> Path:
+    """Return the folder of a run that was given none: its own, or runs/NAME."""
+    if isinstance(recipe, str | Path):
+        return Path(recipe) if Path(recipe).is_dir() else Path("runs") / Path(recipe).stem
+    return Path("runs") / settings.model.kind
 
 
 def carry_out(
@@ -168,33 +254,58 @@ def carry_out(
     resume: bool = False,
     texts: Mapping[Path, str] | None = None,
     progress: bool = True,
+    comment: str = "",
 ) -> TrainedRun:
-    """Prepare the data and train, in every process that torchrun started.
+    """Prepare the data and train, in every process that torchrun started, or in our own.
 
-    `texts` are files to write first: the content of each path.
+    `texts` are files to write first: the content of each path. The settings are written as
+    RUN/recipe.toml, below `comment`.
     """
     require_torch("Training")
+    recipe = (f"# {comment}\n\n" if comment else "") + settings.to_toml()
+    if settings.train.processes == 1 or "RANK" in os.environ:
+        return in_this_process(settings, folder, resume, texts or {}, recipe, progress)
+    from glassformer.api.processes import launch
+
+    found = launch(settings, folder, resume, texts or {}, recipe, progress)
+    settings = RunSettings.from_toml(found.pop("settings"))
+    return TrainedRun(folder, settings, metric=settings.train.metric, **found)
+
+
+def in_this_process(
+    settings: RunSettings,
+    folder: Path,
+    resume: bool,
+    texts: Mapping[Path, str],
+    recipe: str,
+    progress: bool,
+) -> TrainedRun:
+    """Prepare the data and train, as the only process or as one of several."""
+    from glassformer.api.ending import ending_lines
     from glassformer.evaluate.validation import validation_bleu
     from glassformer.train.distributed import world
-    from glassformer.train.loop import start
+    from glassformer.train.loop import last_step, start
     from glassformer.train.loop import train as run_loop
 
     notice = say if progress else silent
     with world(settings.train.device) as processes, ExitStack() as stack:
         stack.enter_context(_own_torch_state(processes.device))
         processes.lead(lambda: stack.enter_context(_claimed(folder, resume, notice)))
-        for path, content in (texts or {}).items() if processes.leads else ():
+        for path, content in texts.items() if processes.leads else ():
             save_text(path, content)
         data = _prepared_by_all(processes, settings, folder if resume else None, notice)
         run = start(data, folder, processes, resume, notice)
         evaluate, s, at = validation_bleu(data), settings.train, run.position
+        if processes.leads:
+            save_text(folder / RECIPE, recipe)
         if progress and processes.leads:
-            with Bar("training", s.max_steps, at.step, s.max_minutes, at.seconds) as bar:
+            with Bar("training", run.max_steps, at.step, s.max_minutes, at.seconds) as bar:
                 reason = run_loop(run, evaluate, bar.record)
-            say(f"stopped after {at.step:,} updates: {reason}")
-            say(f"checkpoints: {folder}/best, {folder}/latest")
         else:
             reason = run_loop(run, evaluate)
+        last = last_step(run)  # which all processes must ask
+        for line in ending_lines(run, reason, last) if progress and processes.leads else ():
+            say(line)
     best, signal = run.stopping.best, run.signal if processes.leads else None
     return TrainedRun(folder, data.settings, at.step, s.metric, best, reason, signal)
 
@@ -209,7 +320,8 @@ def _claimed(folder: Path, resume: bool, notice: Callable[[str], None]) -> Itera
             raise SettingsError(
                 f"{folder} holds a run already.",
                 "A new run in its place would lose it.",
-                f"Continue it (--resume, resume=True), or name another place: --run {folder}-2.",
+                f"Continue it: glassformer train {folder} --resume (resume=True); or name another "
+                f"place: --run {folder}-2.",
             )
         yield
 
@@ -293,62 +405,3 @@ def losses(data: "Prepared") -> Iterator[tuple[str, str]]:
             yield "left out", f"{lost.left_out:,} longer than {longest} subwords{purpose}"
         if lost.cut:
             yield "cut", f"{lost.cut:,} of {longest} subwords or more{purpose}"
-
-
-# Lists of examples
-
-
-def _with_lists(
-    settings: RunSettings,
-    data: Sequence[Example],
-    valid: Sequence[Example] | None,
-    folder: Path,
-) -> tuple[RunSettings, dict[Path, str]]:
-    """Return settings that read the lists from JSON files in `folder`, and those files."""
-    columns = 2 if settings.model.kind in ("translator", "classifier") else 1
-    rows = [_row(example, columns, settings.model.kind) for example in data]
-    if valid is not None:
-        held_out = [_row(example, columns, settings.model.kind) for example in valid]
-    else:
-        held_out, rows = _split(rows, settings.data.valid_examples)
-    if not rows or not held_out:
-        raise InputError(
-            f"There are {len(rows)} examples to train on and {len(held_out)} to validate on.",
-            "A run needs at least one of each.",
-            "Give more examples; `valid` is a list of its own.",
-        )
-    files = {folder / "train.jsonl": rows, folder / "valid.jsonl": held_out}
-    train_file, valid_file = map(str, files)
-    named = {
-        "name": "files",
-        "train": (train_file,),
-        "valid": (valid_file,),
-        "columns": tuple(str(column) for column in range(1, columns + 1)),
-    }
-    texts = {
-        path: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in content)
-        for path, content in files.items()
-    }
-    return settings.replace(data=named), texts
-
-
-def _split(rows: list[list[str | int]], most: int) -> tuple[list[Any], list[Any]]:
-    """Return evenly spaced rows to validate on, one of ten and at most `most`, and the others."""
-    count = min(most, max(1, len(rows) // HELD_OUT), max(0, len(rows) - 1))
-    chosen = {i * len(rows) // count for i in range(count)}
-    parts: tuple[list[Any], list[Any]] = ([], [])
-    for number, row in enumerate(rows):
-        parts[number not in chosen].append(row)
-    return parts
-
-
-def _row(example: Example, columns: int, kind: str) -> list[str | int]:
-    row: list[str | int] = [example] if isinstance(example, str) else list(example)
-    if len(row) != columns or not all(isinstance(cell, str | int) for cell in row):
-        wanted = {1: "a text", 2: "a pair of texts" if kind == "translator" else "(text, label)"}
-        raise InputError(
-            f"{example!r} is no example for a {kind}.",
-            f"Each is {wanted[columns]}.",
-            "Give a list of such examples.",
-        )
-    return row

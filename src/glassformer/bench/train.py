@@ -57,7 +57,7 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
         raise SettingsError(
             f"The data is that of a {data.train.kind}.",
             "Training is measured on pairs: a source and a target.",
-            "Name the recipe of a translator: --recipe recipes/multi30k.toml.",
+            "Name the recipe of a translator: --recipe multi30k.",
         )
     torch.manual_seed(0)
     vocabulary = data.settings.model.vocab_size

@@ -52,7 +52,7 @@ def ablate(
         ),
     ] = None,
 ) -> None:
-    """Train RECIPE.toml as it is, and again with one setting changed at a time.
+    """Train RECIPE as it is, and again with one setting changed at a time.
 
     All runs have the same budget. Repeat the command to continue an interrupted one.
     """
@@ -62,7 +62,7 @@ def ablate(
     from glassformer.bench.variants import factors, trials, variants
     from glassformer.evaluate.card import markdown, show
 
-    place = output or Path("results") / f"ablate_{recipe.stem}.json"
+    place = output or Path("results") / f"ablate_{Path(recipe).stem}.json"
     if place.suffix != ".json":
         raise SettingsError(
             f"--output {place} does not end in .json.",
@@ -71,11 +71,11 @@ def ablate(
         )
     base, tried = read_recipe(recipe, changes or []), factors(vary)
     planned = trials(
-        variants(base, tried, grid), seeds, run or Path("runs") / f"ablate-{recipe.stem}"
+        variants(base, tried, grid), seeds, run or Path("runs") / f"ablate-{Path(recipe).stem}"
     )
     outcomes = [_outcome(trial, i, len(planned)) for i, trial in enumerate(planned, start=1)]
     table = rows(outcomes, base.train.metric)
-    report = Report(recipe.stem, o.written_command(), base, list(tried), table, grid)
+    report = Report(Path(recipe).stem, o.written_command(), base, list(tried), table, grid)
     show(report.sheet(), Console(width=WIDTH, highlight=False))
     o.save(place, json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n")
     o.save(place.with_suffix(".md"), markdown(report.sheet()))

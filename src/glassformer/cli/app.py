@@ -39,7 +39,9 @@ Glassformer {__version__}: the Transformer from scratch, to read, to trust, to u
   glassformer profile runs/demo                 where its time and memory go
   glassformer lab run scaling --quick           a claim of the paper, measured
 
-  glassformer train recipes/multi30k.toml       train a recipe; --resume continues it
+  glassformer train --translate pairs.tsv       a translator of your own; --classify reviews.csv
+  glassformer train multi30k                    train a recipe; --resume continues it
+  glassformer recipes                           the recipes of the package
   glassformer data list                         real data to train on
   glassformer describe tiny                     parts, shapes, parameters and FLOPs of a preset
   glassformer describe modern n_kv_heads=1      the same with a setting changed
@@ -51,7 +53,8 @@ Glassformer {__version__}: the Transformer from scratch, to read, to trust, to u
 # Each is a module of this package, with an `app` of its own or a function of that name.
 VERBS = {
     "demo": "Train a translator in about three minutes, and look inside.",
-    "train": "Train what a recipe describes, or resume a run.",
+    "train": "Train a recipe or on your own file, or resume a run.",
+    "recipes": "List the recipes of the package, or print one.",
     "average": "Average the last checkpoints of a run.",
     "ablate": "Train a recipe again with one setting changed at a time.",
     "translate": "Translate texts, a file or standard input.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from glassformer import recipes as recipes_of_package
 from glassformer.cli import options as o
 from glassformer.cli.verb import Verb
 from glassformer.config import RunSettings
@@ -112,8 +113,8 @@ def print_tables(report: "Report") -> Console:
 @app.command(cls=Verb)
 def train(
     recipe: Annotated[
-        Path, typer.Option(metavar="FILE", help="Recipe whose data is trained on.")
-    ] = Path("recipes/multi30k.toml"),
+        str, typer.Option(metavar="RECIPE", help="Recipe whose data is trained on.")
+    ] = "multi30k",
     rounds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Rounds; the best one counts.")
     ] = 3,
@@ -369,7 +370,7 @@ def time_to_bleu(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="Folders or logs of runs. A RECIPE.toml is first trained in runs/time-to-bleu/, "
+            help="Folders or logs of runs. A recipe is first trained in runs/time-to-bleu/, "
             "until the BLEU is reached.",
         ),
     ],
@@ -392,7 +393,7 @@ def time_to_bleu(
 
     if figure is not None:
         picture.check(figure)
-    recipes = {path: read_recipe(path, []) for path in runs if path.suffix == ".toml"}
+    recipes = {path: read_recipe(path, []) for path in runs if _is_recipe(path)}
     found = {path: bench.timed(path) for path in runs if path not in recipes}
     for path, settings in recipes.items():  # when all else is known to be there
         found[path] = bench.timed(_trained(settings, path.stem, target))
@@ -420,6 +421,10 @@ def course(
 
     draw(runs, output)
     print(f"written to {output}")
+
+
+def _is_recipe(path: Path) -> bool:
+    return path.suffix == ".toml" or str(path) in recipes_of_package.names()
 
 
 def _trained(settings: RunSettings, name: str, target: float) -> Path:

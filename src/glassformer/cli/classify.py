@@ -59,7 +59,7 @@ def classify(
     answer_lines(lines(texts, file), answer, TOO_LONG)
 
 
-OWN = "--model runs/imdb. To train that one: glassformer train recipes/imdb.toml."
+OWN = "--model runs/imdb. To train that one: glassformer train imdb."
 TOO_LONG = "Make it shorter; or have it cut, as long texts were in training: --truncate."
 
 

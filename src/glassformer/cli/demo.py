@@ -81,7 +81,7 @@ def show(translator: "Translator", run: Path) -> None:
 NEXT = """\
 Next:
   glassformer describe tiny                  what such a model is made of
-  glassformer train recipes/reverse.toml     an encoder learns to reverse, in a minute
+  glassformer train reverse                  an encoder learns to reverse, in a minute
   glassformer data list                      real data to train on
-  glassformer train recipes/multi30k.toml    a translator of picture captions
+  glassformer train multi30k                 a translator of picture captions
 """

@@ -18,7 +18,11 @@ Model = Annotated[
     ),
 ]
 Recipe = Annotated[
-    Path, typer.Argument(metavar="RECIPE.toml", help="TOML file with the settings of a run.")
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A recipe of `glassformer recipes`, a TOML file, or the folder of a run.",
+    ),
 ]
 Changes = Annotated[
     list[str] | None,

@@ -19,7 +19,7 @@ from glassformer.config import (
     TextSettings,
     TrainSettings,
 )
-from glassformer.errors import SettingsError, nearest
+from glassformer.errors import SettingsError, did_you_mean
 
 SECTIONS: dict[str, type[Settings]] = {
     "model": ModelSettings,
@@ -70,7 +70,7 @@ def reference(name: str | None = None) -> str:
         raise SettingsError(
             f"There is no setting {name!r}.",
             f"The sections are {', '.join(SECTIONS)}.",
-            f"Did you mean {nearest(str(name), names)!r}?",
+            did_you_mean(str(name), names, "List all: glassformer settings."),
         )
     return (TITLE if name is None else "") + "\n".join(
         f"## {section}\n\n{HEAD}\n" + "".join(_line(row) for row in its)

@@ -20,7 +20,7 @@ from pathlib import Path
 from reprlib import repr as shown
 from typing import Any, Literal
 
-from glassformer.errors import DataError, nearest
+from glassformer.errors import DataError, did_you_mean
 
 Format = Literal["lines", "tsv", "csv", "jsonl"]
 SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
@@ -68,8 +68,12 @@ class TextFiles:
 
     @property
     def layout(self) -> Format:
-        name = self.paths[0].name.removesuffix(".gz") if self.paths else ""
-        return self.format or SUFFIXES.get(Path(name).suffix.lower(), "lines")
+        return self.format or (layout_of(self.paths[0]) if self.paths else "lines")
+
+
+def layout_of(path: Path) -> Format:
+    """Return the format that a file's name tells."""
+    return SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "lines")
 
 
 def own_files(paths: Sequence[str | Path], columns: Sequence[str]) -> TextFiles:
@@ -161,12 +165,22 @@ def _rows(files: TextFiles) -> Iterator[tuple[int, Row | Bad]]:
     """Each row with the number of its first line."""
     if files.layout == "lines":
         return _parallel(files.paths)
-    records = RECORDS[files.layout](_lines(files.paths[0]))
+    found = records(files.paths[0], files.layout)
     columns = (*files.columns, *files.where[:1]) if files.where else files.columns
     if files.layout != "jsonl" and any(isinstance(column, str) for column in columns):
-        columns = _by_number(files, columns, next(records, (1, []))[1])
-    rows = ((number, _pick(record, columns)) for number, record in records)
+        columns = _by_number(files, columns, next(found, (1, []))[1])
+    rows = ((number, _pick(record, columns)) for number, record in found)
     return _matching(rows, re.compile(files.where[1])) if files.where else rows
+
+
+def records(path: Path, layout: Format) -> Iterator[tuple[int, Any]]:
+    """Yield each record of a table, whole, with its line: a list, a dict of JSON, or a `Bad`."""
+    return RECORDS[layout](_lines(path))
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a plain file without their ends."""
+    return map(_bare, _lines(path))
 
 
 def _matching(
@@ -360,7 +374,7 @@ def known(what: str, name: str, valid: Collection[str]) -> str:
         raise DataError(
             f"There is no {what} called {name!r}.",
             f"There is {', '.join(valid) or 'none at all'}.",
-            f"Did you mean {nearest(name, valid)!r}?" if valid else "Is it the right file?",
+            did_you_mean(name, valid, "Take one of these." if valid else "Is it the right file?"),
         )
     return name
 
@@ -373,8 +387,9 @@ def _pick(record: Any, columns: tuple[str | int, ...]) -> Row | Bad:
                 return record
             case dict(), str():
                 cell = record.get(column)
-            case list(), int():
-                cell = record[column - 1] if column <= len(record) else None
+            case list() | dict(), int():
+                cells = list(record.values()) if isinstance(record, dict) else record
+                cell = cells[column - 1] if column <= len(cells) else None
             case _:
                 cell = None
         if cell is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from glassformer.data.tokenizer import EOS, PAD
-from glassformer.errors import DataError, nearest
+from glassformer.errors import DataError, did_you_mean
 
 FIRST = EOS + 1
 Ids = list[int]
@@ -61,7 +61,7 @@ def example(
         raise DataError(
             f"Unknown task {task!r}.",
             f"The tasks are {', '.join(TASKS)}.",
-            f"Did you mean {nearest(task, TASKS)!r}?",
+            did_you_mean(task, TASKS, "Take one of these."),
         )
     random = np.random.default_rng([seed, index])
     length = int(random.integers(lengths[0], lengths[1] + 1))

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from glassformer.config import RunSettings
-from glassformer.errors import CheckpointError, nearest
+from glassformer.errors import CheckpointError, near_name
 
 ROOT = Path(__file__).parent
 TRANSLATOR, CLASSIFIER = "en-fr", "sentiment"  # what a verb uses where no model is named
@@ -87,7 +87,8 @@ def size(name: str) -> int:
 
 def _unknown(name: str) -> CheckpointError:
     there, own, is_path = names(), imported_names(), Path(name).name != name
-    near = f"Did you mean {nearest(name, there)!r}? " if there and not is_path else ""
+    found = None if is_path else near_name(name, there)
+    near = "" if found is None else f"Did you mean {found!r}? "
     return CheckpointError(
         f"There is no model {name!r}.",
         "A model is the folder of a run or of a checkpoint, or comes with Glassformer: "

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from math import ceil
 from pathlib import Path
@@ -63,6 +64,16 @@ class Run:
     scaler: GradScaler | None  # of the loss, in fp16
     position: Position = field(default_factory=Position)
     signal: int | None = None  # that ended it
+
+    @cached_property
+    def max_steps(self) -> int:
+        """The last update by number: of train.max_steps, or of train.epochs."""
+        s, data = self.settings.train, self.settings.data
+        if s.epochs is None:
+            return s.max_steps
+        lengths = self.data.train.epoch(s.seed, 0, 0.0).lengths
+        batches = len(TokenBatches(lengths, data.batch_tokens, s.seed).epoch(0))
+        return min(s.max_steps, max(1, s.epochs * (batches // (s.accumulate * self.world.size))))
 
 
 def prepared(settings: RunSettings, folder: Path | None = None) -> Prepared:
@@ -158,7 +169,7 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
                 return reason
             last = last_step(run)
             at.step += 1
-            rate = factor(s.schedule, at.step, s.warmup, last, s.decay_share)
+            rate = factor(s.schedule, at.step, warmup_updates(run, last), last, s.decay_share)
             seeds = (draw_seed(s.seed, at.step, world.rank + i * world.size) for i in count())
             try:
                 update = train_step(
@@ -184,8 +195,9 @@ def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda re
 def ending(run: Run) -> str | None:
     """Why the run is over, if it is."""
     s, at = run.settings.train, run.position
-    if at.step >= s.max_steps:
-        return f"{s.max_steps:,} updates"
+    if at.step >= run.max_steps:
+        by_epochs = run.max_steps < s.max_steps
+        return f"{s.epochs} epochs" if by_epochs else f"{s.max_steps:,} updates"
     if s.max_minutes is not None and run.world.any(at.seconds >= 60 * s.max_minutes):
         return f"{s.max_minutes:g} minutes"
     if s.target is not None and run.stopping.reached(s.target):
@@ -202,9 +214,15 @@ def last_step(run: Run) -> int:
     """
     s, at, world = run.settings.train, run.position, run.world
     if s.max_minutes is None or at.step == 0:
-        return s.max_steps
+        return run.max_steps
     (seconds,) = world.sum(at.seconds if world.leads else 0.0)  # one clock for all processes
-    return ceil(min(s.max_steps, at.step * 60 * s.max_minutes / seconds))
+    return ceil(min(run.max_steps, at.step * 60 * s.max_minutes / seconds))
+
+
+def warmup_updates(run: Run, last: int) -> int:
+    """The updates of the warm-up: train.warmup, or a share of the run."""
+    s = run.settings.train
+    return s.warmup if s.warmup_share is None else ceil(s.warmup_share * last)
 
 
 def reading(run: Run) -> Iterator[list[Batch]]:

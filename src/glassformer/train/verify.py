@@ -61,6 +61,7 @@ def _shortened(settings: RunSettings) -> RunSettings:
         "tensorboard": False,
         "max_steps": max(settings.train.max_steps, STEPS + 1),  # too short proves nothing
         "max_minutes": None,
+        "epochs": None,
         "target": None,
     }
     if settings.train.metric == "bleu":  # which takes its time, and no part in resuming

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from glassformer.bench.contender_process import ContenderProcess
-from glassformer.errors import SettingsError, nearest
+from glassformer.errors import SettingsError, did_you_mean
 from glassformer.machine import virtual_memory
 from glassformer.measure import Tick
 
@@ -150,6 +150,6 @@ def chosen(campaigns: dict[str, Campaign], names: list[str]) -> list[Campaign]:
             raise SettingsError(
                 f"There is no campaign {name!r}.",
                 f"The campaigns are {', '.join(campaigns)}.",
-                f"Did you mean --campaign {nearest(name, campaigns)}?",
+                did_you_mean(name, campaigns, "Leave --campaign out for all of them."),
             )
     return [campaigns[name] for name in dict.fromkeys(names) or campaigns]

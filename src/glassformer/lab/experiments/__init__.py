@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from glassformer.errors import DataError, SettingsError, nearest
+from glassformer.errors import DataError, SettingsError, did_you_mean
 from glassformer.lab.experiment import Experiment
 from glassformer.lab.trials import load_module
 
@@ -42,7 +42,7 @@ def find(name: str) -> Experiment:
         raise SettingsError(
             f"There is no experiment {name!r}.",
             f"There are {', '.join(names())}; the name of a file ends in .py.",
-            f"Did you mean {nearest(name, names())!r}?",
+            did_you_mean(name, names(), "List them: glassformer lab list."),
         )
     module = import_module(f"{__name__}.{name.replace('-', '_')}")
     experiment: Experiment = module.EXPERIMENT

@@ -1,0 +1,36 @@
+"""`glassformer recipes`: list the recipes of the package, or print one."""
+
+from typing import Annotated
+
+import typer
+
+from glassformer import recipes as package
+from glassformer.errors import SettingsError, did_you_mean
+
+
+def recipes(
+    name: Annotated[
+        str | None, typer.Argument(metavar="RECIPE", help="Print this one.", show_default=False)
+    ] = None,
+) -> None:
+    """List the recipes of the package, or print one as TOML, to be saved and changed."""
+    if name is None:
+        width = max(map(len, package.names()))
+        for one in package.names():
+            print(f"{one:<{width}}  {package.about(one)}")
+        print(f"\n{NEXT}")
+        return
+    if name not in package.names():
+        raise SettingsError(
+            f"There is no recipe {name!r}.",
+            f"The recipes of the package are {', '.join(package.names())}.",
+            did_you_mean(name, package.names(), "List them: glassformer recipes."),
+        )
+    print(package.text(name).decode(), end="")
+
+
+NEXT = """\
+glassformer train RECIPE             train one
+glassformer recipes RECIPE > my.toml take it as a start
+glassformer train --translate FILE   no recipe: your own pairs
+glassformer train --classify FILE    your own texts and labels"""
