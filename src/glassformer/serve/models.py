@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from glassformer import pretrained
 from glassformer.data.direction import from_language
-from glassformer.errors import nearest
+from glassformer.errors import did_you_mean
 from glassformer.pipeline import Classifier, Generator, Pipeline, Translator, load
 from glassformer.pipeline.translator import GUESSED
 from glassformer.serve.refusals import SHOWN, RequestError
@@ -63,7 +63,7 @@ class Models:
                 404,
                 f"No model is served under the name {name[:SHOWN]!r}.",
                 f"This server has {', '.join(self.by_name)}.",
-                f"Did you mean {nearest(name[:SHOWN], self.by_name)!r}? GET /v1/models lists them.",
+                did_you_mean(name[:SHOWN], self.by_name, "GET /v1/models lists them."),
             )
         return self.by_name[name]
 
