@@ -61,6 +61,18 @@ def pairwise_divergence(weights: Float[Tensor, "N T S"]) -> Float[Tensor, "N N T
     return torch.stack([jensen_shannon(weights, one) for one in weights])
 
 
+def agreement(
+    weights: Float[Tensor, "*L T S"], saliency: Float[Tensor, "T S"]
+) -> Float[Tensor, "*L"]:
+    """Return how much attention lies, on average, where saliency speaks for the row's token.
+
+    It is between 0 and 1. A head that looks at the source of the token before has a low one.
+    """
+    positive = saliency.clamp(min=0)
+    shares = positive / positive.sum(-1, keepdim=True).clamp(min=torch.finfo(positive.dtype).tiny)
+    return (weights * shares).sum(-1).mean(-1)
+
+
 def information(weights: Float[Tensor, "*L T S"]) -> Float[Tensor, "*L"]:
     """Return how much a row tells about its columns, in bits: their mutual information.
 

@@ -27,6 +27,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 )
 
 
+# Numbers and pictures that the page shares with the report of `inspect`.
+PARTS = STATIC.parent.parent / "inspect" / "templates" / "parts.js"
+
+
 def application(server: Server) -> Starlette:
     """Return the application of a server."""
 
@@ -69,8 +73,12 @@ def _pages() -> list[Route]:
     async def index(_: Request) -> Response:
         return FileResponse(STATIC / "index.html")
 
+    async def parts(_: Request) -> Response:
+        return FileResponse(PARTS, media_type="text/javascript")
+
     found: dict[str, Callable[[Request], Awaitable[Response]]] = {
         "/": index,
+        "/static/parts.js": parts,
         "/docs": docs,
         "/openapi.json": openapi,
     }

@@ -54,6 +54,17 @@ class Models:
         names = (name, *(f"{name}-{number}" for number in range(2, len(self.by_name) + 3)))
         return next(one for one in names if one not in self.by_name)
 
+    def warm_up(self) -> None:
+        """Let each model answer once, which loads its compiled code."""
+        for one in self:
+            match one.pipeline:
+                case Translator():
+                    one.pipeline.translate("a", to=one.pipeline.targets[0], max_length=2)
+                case Classifier():
+                    one.pipeline.classify("a")
+                case Generator():
+                    one.pipeline.generate("", max_length=2)
+
     def __iter__(self) -> Iterator[Served]:
         return iter(self.by_name.values())
 

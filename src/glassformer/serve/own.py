@@ -7,6 +7,7 @@ from glassformer.pipeline import Classification, Classifier, Translator
 from glassformer.serve import schemas as s
 from glassformer.serve.endpoint import Endpoint
 from glassformer.serve.libretranslate import limit_characters
+from glassformer.serve.models import Served
 from glassformer.serve.refusals import RequestError
 from glassformer.serve.server import Server
 
@@ -30,10 +31,20 @@ def _labels(classifier: Classifier, truncate: bool, texts: list[str]) -> Sequenc
 
 
 async def answer_trace(server: Server, body: s.TraceRequest) -> s.TraceResponse:
+    served = _looked_at(server, body)
+    return await server.looker.run(lambda tracer: tracer.answer(served, body))
+
+
+async def answer_report(server: Server, body: s.TraceRequest) -> s.ReportResponse:
+    served = _looked_at(server, body)
+    return await server.looker.run(lambda tracer: tracer.report(served, body))
+
+
+def _looked_at(server: Server, body: s.TraceRequest) -> Served:
     served = server.models.named(body.model)
     if body.to is not None and isinstance(served.pipeline, Translator):
         served.pipeline.check_target(body.to)
-    return await server.looker.run(lambda tracer: tracer.trace(served, body))
+    return served
 
 
 ENDPOINTS = (
@@ -52,6 +63,15 @@ ENDPOINTS = (
         answer_trace,
         s.TraceResponse,
         "Look inside a model: attention, search and saliency of one text.",
+        "glassformer",
+        s.TraceRequest,
+    ),
+    Endpoint(
+        "POST",
+        "/api/report",
+        answer_report,
+        s.ReportResponse,
+        "Write the same look as one HTML page.",
         "glassformer",
         s.TraceRequest,
     ),

@@ -74,7 +74,8 @@ def serve(
     from glassformer.serve.models import Models
     from glassformer.serve.server import Server
 
-    named = list(models) or pretrained.names()
+    bundled = sorted(pretrained.names(), key=lambda name: name != pretrained.TRANSLATOR)
+    named = list(models) or bundled
     if not named:
         raise CheckpointError(
             "No model is named, and none comes with this copy of Glassformer.",
@@ -91,6 +92,7 @@ def serve(
         any_address=host in ("0.0.0.0", "::"),
         origins=tuple(cors),
     )
+    server.models.warm_up()
     config = uvicorn.Config(
         application(server),
         host=host,

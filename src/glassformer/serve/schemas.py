@@ -254,4 +254,11 @@ class TraceResponse(BaseModel):
     aligned: list[int] | None = Field(description="Layer and head that aligns best.")
     log_probability: float | None
     bleu: float | None = Field(description="Of the output against the reference.")
+    prompt: int = Field(description="Tokens of a language model's prompt.")
     caution: str
+
+
+class ReportResponse(BaseModel):
+    """The report of `glassformer inspect`: one HTML page that needs nothing else."""
+
+    html: str

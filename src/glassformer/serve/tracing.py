@@ -8,14 +8,14 @@ from typing import Any
 
 from glassformer.decode.search import output_limits
 from glassformer.evaluate.bleu import bleu
-from glassformer.inspect.heads import information
+from glassformer.inspect.heads import agreement, information
 from glassformer.inspect.pictures import CAUTION
-from glassformer.inspect.report import data_of, summary
+from glassformer.inspect.report import data_of, html_of, summary
 from glassformer.inspect.trace import Trace, trace_of
-from glassformer.pipeline import Classifier, Pipeline, Translator, load
+from glassformer.pipeline import Classifier, Generator, Pipeline, Translator, load
 from glassformer.serve.models import Served
 from glassformer.serve.refusals import RequestError
-from glassformer.serve.schemas import TraceRequest, TraceResponse
+from glassformer.serve.schemas import ReportResponse, TraceRequest, TraceResponse
 
 
 @dataclass(eq=False)
@@ -25,7 +25,7 @@ class Tracer:
     limit: int  # attention weights of a trace
     loaded: dict[tuple[str, bool], Pipeline] = field(default_factory=dict)
 
-    def trace(self, served: Served, body: TraceRequest) -> TraceResponse:
+    def trace(self, served: Served, body: TraceRequest) -> tuple[Pipeline, Trace]:
         pipeline = self.pipeline(served, body.int8)
         if isinstance(pipeline, Translator):
             pipeline = pipeline.towards(body.to or pipeline.targets[0])
@@ -40,12 +40,23 @@ class Tracer:
             heads_off=body.heads_off,
             **_search(pipeline, body),
         )
+        return pipeline, found
+
+    def report(self, served: Served, body: TraceRequest) -> ReportResponse:
+        _, found = self.trace(served, body)
+        return ReportResponse(html=html_of(found))
+
+    def answer(self, served: Served, body: TraceRequest) -> TraceResponse:
+        pipeline, found = self.trace(served, body)
+        has_prompt = isinstance(pipeline, Generator) and body.target is None
+        prompt = len(pipeline.tokenizer.encode([body.text])[0]) if has_prompt else 0
         return TraceResponse(
             **data_of(found),
             summary=summary(found),
             aligned=aligned(found),
             log_probability=None if found.answer is None else _log_probability(found),
             bleu=_bleu(found, body.reference),
+            prompt=prompt,
             caution=CAUTION,
         )
 
@@ -88,9 +99,15 @@ def check(pipeline: Pipeline, body: TraceRequest, limit: int) -> None:
 
 
 def aligned(trace: Trace) -> list[int] | None:
-    """Return layer and head of the cross-attention whose rows tell most about the source."""
-    kind = "cross" if "cross" in trace.attention else next(iter(trace.attention))
-    told = information(trace.attention[kind])
+    """Return layer and head to open with.
+
+    Of a translator it is the head of cross-attention that agrees best with gradient × input: it
+    looks at the words that each step's token depends on. Of others it is the one that tells most.
+    """
+    if "cross" in trace.attention:
+        told = agreement(trace.attention["cross"], trace.saliency["source"])
+    else:
+        told = information(next(iter(trace.attention.values())))
     layer, head = divmod(int(told.argmax()), told.size(1))
     return [layer, head]
 

@@ -71,27 +71,32 @@ export function percent(p) {
   return p >= 0.0995 ? `${(100 * p).toFixed(0)}%` : p >= 0.00095 ? `${(100 * p).toFixed(1)}%` : "<0.1%";
 }
 
-// Where each node of the tree stands: x its depth, y the line of its first child. The nodes of
-// `path`, the answer, come first and run along the top; the others follow, the best first.
+// Where each node of the tree stands: x its depth, y its line. A node and its best descendants are a
+// branch, which stands in one line; the answer, `path`, along the top, and every other branch in the
+// first line below the one that it leaves where there is room for it.
 export function placed(nodes, isShown, path = new Set()) {
   const children = nodes.map(() => []);
   nodes.forEach((node, i) => { if (node.parent !== null && isShown(i)) children[node.parent].push(i); });
   for (const some of children) {
     some.sort((a, b) => path.has(b) - path.has(a) || nodes[b].log_probability - nodes[a].log_probability);
   }
-  const at = new Map();
-  let lines = 0;
-  const stack = [[0, 0, 0]]; // node, depth, line
-  while (stack.length) {
-    const [i, depth, line] = stack.pop();
-    const y = line === null ? lines++ : line;
-    if (line !== null) lines = Math.max(lines, y + 1);
-    at.set(i, { x: depth, y });
-    // The first child goes on in the same line; it is taken from the stack first.
-    children[i].slice().reverse().forEach((child, n, all) =>
-      stack.push([child, depth + 1, n === all.length - 1 ? y : null]));
+  const at = new Map(), taken = []; // of each line, the depths [from, to] that are taken
+  const isFree = (line, from, to) => (taken[line] || []).every(([a, b]) => to < a || b < from);
+  const branches = [[0, 0, 0]]; // first node, its depth, the least line
+  while (branches.length) {
+    const [first, from, least] = branches.pop();
+    const branch = [first];
+    while (children[branch[branch.length - 1]].length) branch.push(children[branch[branch.length - 1]][0]);
+    const to = from + branch.length - 1;
+    let line = least;
+    while (!isFree(line, from - 1, to)) line++;
+    (taken[line] ||= []).push([from, to]);
+    branch.forEach((node, n) => at.set(node, { x: from + n, y: line }));
+    // The last one is taken first: branches that leave at the end stand nearest.
+    branch.forEach((node, n) => children[node].slice(1).reverse().forEach((child) =>
+      branches.push([child, from + n + 1, line + 1])));
   }
-  return { at, children, lines };
+  return { at, children, lines: taken.length };
 }
 
 export function pathTo(nodes, last) {
@@ -134,7 +139,7 @@ export function colour(name) {
 }
 
 const LETTER = 13; // pixels of a label, and of the line that it needs
-const WIDEST = 44, HIGHEST = 28; // pixels of a cell
+const WIDEST = 96, HIGHEST = 32; // pixels of a cell
 
 // The sizes of a grid that uses the width it has: its cells, and where they begin.
 export function gridPlace(context, rows, columns, options) {
