@@ -235,10 +235,11 @@ class CompiledDecoding:
         n_rows, begin = n_live * self.width, int(beam.length[beam.live[0]])
         n_steps = max(1, WORK_PER_CALL // (n_rows * self.model.step_weights))
         self._reserve_for(begin + 1)
+        begin_mark = bos if self.length == 0 else -1
+        self.length = begin  # after a prefix, its last token is read again
         self._begin_block()
         n_steps = min(n_steps, KEYS - begin % KEYS, self.slots.shape[2] - begin)
         tokens, places = np.empty(n_rows, np.int64), np.empty((n_rows, PLACE), np.int64)
-        begin_mark = bos if self.length == 0 else -1
         k, search = candidates.tokens.shape[1], search_struct(beam, candidates)
         self._call(n_rows, tokens, places, n_steps, begin_mark, search, k, eos, alpha)
         self.rows = beam.live[: beam.n_live[0]].copy()
