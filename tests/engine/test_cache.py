@@ -17,6 +17,7 @@ from engine.child import TESTS, answer, save
 from engine.child import found as answers_of
 from engine.toys import arrays, engine, sentences, toy
 from glassformer.compiled import KERNELS, cache_folder, kernel_name
+from glassformer.compiled.cache import SOURCES
 
 # A greedy step over three tokens, twice: prints what it found, where the code is kept, how many
 # functions came from there, and whether Numba was imported.
@@ -155,6 +156,26 @@ def test_an_unknown_set_of_instructions_is_refused_by_name(tmp_path: Path) -> No
 def test_code_of_different_sources_and_instructions_is_kept_apart() -> None:
     assert cache_folder().name.endswith(f"-{kernel_name()}")
     assert len(cache_folder().name.removesuffix(f"-{kernel_name()}")) == 16
+
+
+SHARED = """
+import sys
+from glassformer.engine import steps
+print(json.dumps(sorted(n for n in sys.modules if n.startswith("glassformer."))))
+"""
+# Modules that compiled code imports and takes types or nothing from.
+WITHOUT_EFFECT = {
+    *("callable_module", "compiled", "compiled.cache", "compiled.entry", "config", "decode"),
+    *("decode.decoder", "decode.options", "engine", "errors"),
+}
+
+
+def test_every_source_of_compiled_code_decides_its_folder() -> None:
+    command = [sys.executable, "-c", "import json" + SHARED]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    modules = {name.removeprefix("glassformer.") for name in json.loads(done.stdout)}
+    hashed = {source.removesuffix(".py").replace("/", ".") for source in SOURCES}
+    assert modules - WITHOUT_EFFECT == hashed
 
 
 DAMAGED = """

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from llvmlite import binding, ir
-from numba.core import cgutils, types
+from numba.core import cgutils, compiler, types
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
@@ -21,7 +22,6 @@ from numba.np.arrayobj import populate_array
 from glassformer.compiled.entry import SYMBOL
 
 _njit: Any = numba.njit  # which has no types for all of its options
-_cfunc: Any = numba.cfunc
 native: Any = intrinsic  # of a function that emits LLVM code: called with what that code takes
 F = TypeVar("F", bound=Callable[..., Any])
 # Without reference counts: compiled code owns no memory.
@@ -49,24 +49,22 @@ def machine_code(function: Callable[..., None], kinds: str) -> bytes:
     """Return an object file with `function` under the name SYMBOL.
 
     It takes two addresses before its arguments, where Numba's functions write their result and
-    their exception; entries have neither.
+    their exception; entries have neither. Numba optimises it but does not link it here.
     """
-    made = _cfunc(types.void(*[KINDS[kind] for kind in kinds]), **OPTIONS)(function)
-    module = binding.parse_assembly(made.inspect_llvm())
-    wrapper = made.native_name  # around the function; it reports exceptions to Python
-    for known in module.functions:
-        if not known.is_declaration:
-            known.linkage = "internal"
-    entry = module.get_function(wrapper.removeprefix("cfunc."))
-    entry.name, entry.linkage = SYMBOL, "external"
+    flags = compiler.Flags()
+    flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
+    flags.error_model = "numpy"
+    arguments = tuple(KINDS[kind] for kind in kinds)
+    contexts = cpu_target.typing_context, cpu_target.target_context
+    made = compiler.compile_extra(*contexts, function, arguments, types.void, flags, {})
+    with global_compiler_lock:
+        made.library.finalize()
+    module = binding.parse_assembly(made.library.get_llvm_str())
+    module.get_function(made.fndesc.mangled_name).name = SYMBOL
     triple, name, features = cpu_target.target_context.codegen().magic_tuple()
     machine = binding.Target.from_triple(triple).create_target_machine(
         cpu=name, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
     )
-    tuning = binding.create_pipeline_tuning_options()
-    passes = binding.create_new_module_pass_manager()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.run(module, binding.create_pass_builder(machine, tuning))
     code: bytes = machine.emit_object(module)
     return code
 

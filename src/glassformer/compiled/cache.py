@@ -12,7 +12,13 @@ from llvmlite import binding
 from glassformer.errors import SettingsError
 
 KERNELS = ("avx512-vnni", "avx-vnni", "avx2", "generic")  # best first
-COMPILED_ROOMS = ("engine", "decode", "compiled")  # whose sources decide what machine code does
+# Sources that decide what machine code does, a test holds this list complete: what compiled code
+# is written in, and the sizes and structs that it shares with Python.
+SOURCES = (
+    *("compiled/build.py", "compiled/structs.py", "decode/beam.py", "decode/loops.py"),
+    *("engine/forward.py", "engine/kernels.py", "engine/llvm.py", "engine/memory.py"),
+    *("engine/sizes.py", "engine/steps.py", "engine/tiles.py", "engine/vector.py"),
+)
 
 
 @cache
@@ -69,7 +75,6 @@ def _user_cache() -> Path:
 def _digest() -> str:
     """Return a checksum of all that decides what the machine code is."""
     root = Path(__file__).parents[1]
-    files = [path for room in COMPILED_ROOMS for path in sorted((root / room).glob("*.py"))]
-    text = b"".join(path.read_bytes() for path in files)
+    text = b"".join((root / source).read_bytes() for source in SOURCES)
     compilers = version("numba"), version("llvmlite"), *target()
     return sha256(text + "\n".join(compilers).encode()).hexdigest()[:16]

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from glassformer.decode.decoder import Ids, Values
@@ -21,8 +20,8 @@ class Sampler:
 
     def __init__(self, options: SearchOptions, numbers: Sequence[int]) -> None:
         self.options = options
-        self.generators: list[Generator] = [
-            default_rng((options.seed % 2**64, number % 2**64)) for number in numbers
+        self.generators = [
+            np.random.default_rng((options.seed % 2**64, number % 2**64)) for number in numbers
         ]
 
     def draw(self, rows: Values, sentences: Ids, forced: NDArray[np.bool_]) -> tuple[Values, Ids]:

@@ -1,6 +1,7 @@
 """Decoding of a batch: memory for keys and values, rows of a step, and the loop of a search."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 # Multiply-adds between two checks for Ctrl-C, some 10 ms to 100 ms.
 WORK_PER_CALL = 2_000_000_000
-FIRST_POSITIONS = 32  # first capacity of the cache; it doubles when full
+FIRST_POSITIONS = 32  # first capacity of the table of slots; it doubles when full
 Ids = NDArray[np.int64]
 Values = NDArray[np.float32]
 NO_SEARCH = struct(SEARCH)  # for a call that takes no step of a search
@@ -75,6 +76,30 @@ class Sources:
         )
 
 
+class Pages:
+    """Memory for the keys and values of the target, in pages of 16 positions.
+
+    As much is reserved as hypotheses that never share a token would need. The system gives memory
+    to the pages that are written to, and the first ones are taken first.
+    """
+
+    def __init__(self, model: "CompiledModel", n_pages: int) -> None:
+        self.rows = model.settings.decoder_layers * 2 * KEYS  # of a page
+        self.memory = np.empty((n_pages, self.rows, model.key_width), np.float32)
+        self._in_use = np.zeros(n_pages, np.bool_)
+
+    def keep(self, slots: NDArray[np.int32]) -> None:
+        """Free every page that has none of these slots."""
+        self._in_use[:] = False
+        self._in_use[slots // self.rows] = True
+
+    def take(self, *shape: int) -> NDArray[np.intp]:
+        """Return the first slots of free pages."""
+        pages = np.flatnonzero(~self._in_use)[: prod(shape)]
+        self._in_use[pages] = True
+        return pages.reshape(shape) * self.rows
+
+
 class CompiledDecoding:
     """A `Decoding` of the compiled engine: see decode/decoder.py."""
 
@@ -92,48 +117,57 @@ class CompiledDecoding:
         self.length = 0  # positions that are filled
         self.team_size = model.team_size(batch * width)
         self.sources = Sources(model, sources or ())
-        self.ancestors = np.zeros((batch, width, 0), np.int32)
-        self._kept: tuple[NDArray[np.generic], ...] = ()
+        self.pages = Pages(model, batch * width * -(-self.most // KEYS))
+        self.current = np.zeros((batch, width), np.int32)  # slots of the pages that are written to
+        self.slots = np.zeros((batch, width, 0), np.int32)  # of the tokens of each hypothesis
         self.batch = self.sources.struct()
         self._reserve(min(self.most, FIRST_POSITIONS))
         if sources:
             model.read(sources, self.sources.starts, self.team_size, self.batch)
 
     def _reserve(self, n_positions: int) -> None:
-        """Allocate memory for `n_positions`, in whole blocks of keys."""
-        batch, width, before = self.ancestors.shape
+        """Make the table of slots large enough for `n_positions`."""
+        batch, width, before = self.slots.shape
         if n_positions <= before:
             return
         n_positions = rounded_up(n_positions, KEYS)
-        layers, head = self.model.settings.decoder_layers, self.model.key_width
-        keys = np.empty((layers, batch, width, n_positions * head), np.float32)
-        values = np.empty((layers, batch, n_positions * width * head), np.float32)
-        ancestors = np.zeros((batch, width, n_positions), np.int32)
-        if before:
-            old_keys, old_values = self._kept[:2]
-            keys[..., : before * head] = old_keys
-            values[..., : before * width * head] = old_values
-            ancestors[..., :before] = self.ancestors
-        spare = np.empty((width, n_positions), np.int32)
-        self.ancestors, self._kept = ancestors, (keys, values, spare)
+        slots = np.zeros((batch, width, n_positions), np.int32)
+        slots[..., :before] = self.slots
+        self.slots, self.spare = slots, np.empty((width, n_positions), np.int32)
         changed = {
             "n_sentences": batch,
             "n_positions": n_positions,
             "n_hypotheses": width,
-            "own_keys": keys.ctypes.data,
-            "own_values": values.ctypes.data,
-            "ancestors": ancestors.ctypes.data,
-            "spare": spare.ctypes.data,
+            "pages": address(self.pages.memory),
+            "current": address(self.current),
+            "slots": address(slots),
+            "spare": address(self.spare),
         }
         for name, value in changed.items():
             self.batch[name] = value
 
+    def _begin_block(self) -> None:
+        """Give each hypothesis a page for the next 16 positions, where a block begins.
+
+        Pages that no hypothesis refers to any more are used again.
+        """
+        if self.length % KEYS:
+            return
+        self.pages.keep(self.slots[self.rows, :, : self.length])
+        self.current[self.rows] = self.pages.take(len(self.rows), self.width)
+        self.slots[self.rows, :, self.length] = self.current[self.rows]
+
     def prefill(self, ids: Ids) -> CompiledScores:
         batch, n = ids.shape
         self._check(ids, len(self.rows), n, n)
-        self.ancestors[self.rows, 0, :n] = 0
+        for self.length in range(0, n, KEYS):
+            self._begin_block()
+            end = min(n, self.length + KEYS)
+            lanes = np.arange(end - self.length)
+            self.slots[self.rows, 0, self.length : end] = self.current[self.rows, :1] + lanes
         places = np.zeros((batch, n, PLACE), np.int64)
         places[..., 0], places[..., 1] = self.rows[:, None], np.arange(n)
+        places[..., 2] = self.slots[self.rows, 0, :n]
         places[..., 3] = self.rows[:, None] * self.width
         self.length = n
         return self._score(ids, places)
@@ -159,13 +193,15 @@ class CompiledDecoding:
                 "Hypotheses are numbered from 0.",
                 "Give parents of the step before.",
             )
-        position, every = self.length, np.arange(width)
         if parents is not None:
-            self.ancestors[self.rows] = self.ancestors[self.rows[:, None], parents]
-        self.ancestors[self.rows, :, position] = every
+            self.slots[self.rows] = self.slots[self.rows[:, None], parents]
+        self._begin_block()
+        position = self.length
+        self.slots[self.rows, :, position] = self.current[self.rows] + position % KEYS
         places = np.empty((batch, width, PLACE), np.int64)
-        places[..., 0], places[..., 1], places[..., 2] = self.rows[:, None], position, every
-        places[..., 3] = self.rows[:, None] * self.width + every
+        places[..., 0], places[..., 1] = self.rows[:, None], position
+        places[..., 2] = self.slots[self.rows, :, position]
+        places[..., 3] = self.rows[:, None] * self.width + np.arange(width)
         self.length += 1
         return self._score(tokens, places)
 
@@ -177,10 +213,10 @@ class CompiledDecoding:
     @property
     def longest(self) -> int:
         """Keys that a query may have."""
-        return max(self.ancestors.shape[2], self.sources.longest)
+        return max(self.slots.shape[2], self.sources.longest)
 
     def _reserve_for(self, n_positions: int) -> None:
-        capacity = self.ancestors.shape[2]
+        capacity = self.slots.shape[2]
         if n_positions > capacity:
             self._reserve(min(self.most, max(n_positions, 2 * capacity)))
 
@@ -199,9 +235,11 @@ class CompiledDecoding:
         n_rows, begin = n_live * self.width, int(beam.length[beam.live[0]])
         n_steps = max(1, WORK_PER_CALL // (n_rows * self.model.step_weights))
         self._reserve_for(begin + 1)
-        n_steps = min(n_steps, self.ancestors.shape[2] - begin)
-        tokens, places = np.empty(n_rows, np.int64), np.empty((n_rows, PLACE), np.int64)
         begin_mark = bos if self.length == 0 else -1
+        self.length = begin  # after a prefix, its last token is read again
+        self._begin_block()
+        n_steps = min(n_steps, KEYS - begin % KEYS, self.slots.shape[2] - begin)
+        tokens, places = np.empty(n_rows, np.int64), np.empty((n_rows, PLACE), np.int64)
         k, search = candidates.tokens.shape[1], search_struct(beam, candidates)
         self._call(n_rows, tokens, places, n_steps, begin_mark, search, k, eos, alpha)
         self.rows = beam.live[: beam.n_live[0]].copy()
@@ -212,7 +250,7 @@ class CompiledDecoding:
         search: NDArray[Any], k: int, eos: int, alpha: float,
     ) -> "Workspace":  # fmt: skip
         memory = self._fit(n_rows)
-        self.model.set_positions(memory, "decoder", self.ancestors.shape[2])
+        self.model.set_positions(memory, "decoder", self.slots.shape[2])
         tokens, places = np.ascontiguousarray(tokens), np.ascontiguousarray(places)
         values, ids = np.empty((n_rows, k), np.float32), np.empty((n_rows, k), np.int64)
 

@@ -182,7 +182,7 @@ def encode(
                 attend_rows(w, b, y, b.keys, b.values, length, bias)
             for p in range(together, length):
                 y, bias = b.y + FLOAT * (first + p) * b.row, bias_at(b, p)
-                attend(w, b, y, b.keys, none, b.values, FLOAT * width, none, length, bias, y)
+                attend(w, b, y, b.keys, b.values, FLOAT * width, none, length, bias, y)
         linear(w, b, i + ATTENTION_OUTPUT, b.y, b.row, n_rows, b.narrow, b.narrow_row)
         after(w, b, n + SELF_ATTENTION_NORM, n_rows)
         feed_forward(w, b, i, n + FEED_FORWARD_NORM, n_rows)
@@ -216,13 +216,12 @@ def source_at(w: Struct, batch: Struct, layer: int, s: int) -> tuple[Address, Ad
 def decode(w: Struct, b: Struct, batch: Struct, n_rows: int) -> None:
     """Run the decoder on one token per row; its output is left in b.y.
 
-    The place of a row: its sentence, the position of its token, its hypothesis (where keys and
-    value are kept), and its row of `ancestors`: the hypothesis that each token up to it was of.
+    The place of a row: its sentence, the position of its token, its slot (where its keys and value
+    are kept), and its row of `batch.slots`: the slots of all tokens up to it.
     """
     ids, place = int64s(batch.tokens, n_rows), int64s(batch.places, PLACE * n_rows)
-    starts = int64s(batch.starts, ENDLESS)
-    width, size = w.n_kv_heads * w.d_k, batch.n_hypotheses
-    keys_size = FLOAT * batch.n_positions * width  # of a storage
+    starts, n_positions = int64s(batch.starts, ENDLESS), batch.n_positions
+    width = w.n_kv_heads * w.d_k
     none = b.thread - b.thread  # 0: Numba would compile `attend` once more for a constant
     for r in range(n_rows):
         x = b.x + FLOAT * r * b.row
@@ -234,19 +233,17 @@ def decode(w: Struct, b: Struct, batch: Struct, n_rows: int) -> None:
         i, n = w.decoder + MATRICES * layer, w.decoder_norm + NORMS * layer
         x = before(w, b, n + SELF_ATTENTION_NORM, n_rows)
         linear(w, b, i + QKV, x, b.row, n_rows, b.wide, b.wide_row)
+        keys = batch.pages + FLOAT * layer * 2 * KEYS * width
+        values = keys + FLOAT * KEYS * width
         for r in range(n_rows):
-            s, p, h = place[PLACE * r], place[PLACE * r + 1], place[PLACE * r + 2]
-            keys, values = own_at(w, batch, layer, s)
-            value = values + FLOAT * (p * size + h) * width
-            split_heads(w, b, r, p, keys + h * keys_size, value)
+            p, slot = place[PLACE * r + 1], place[PLACE * r + 2]
+            # The keys of position p go to block p // 16 behind the address that is given.
+            block = keys + FLOAT * (slot - p) * width
+            split_heads(w, b, r, p, block, values + FLOAT * slot * width)
         for r in range(n_rows):
-            s, p = place[PLACE * r], place[PLACE * r + 1]
-            keys, values = own_at(w, batch, layer, s)
-            ancestors = batch.ancestors + 4 * place[PLACE * r + 3] * batch.n_positions
+            p, slots = place[PLACE * r + 1], batch.slots + 4 * place[PLACE * r + 3] * n_positions
             y, bias = b.y + FLOAT * r * b.row, bias_at(b, p)
-            attend(
-                w, b, y, keys, keys_size, values, FLOAT * size * width, ancestors, p + 1, bias, y
-            )
+            attend(w, b, y, keys, values, none, slots, p + 1, bias, y)
         linear(w, b, i + ATTENTION_OUTPUT, b.y, b.row, n_rows, b.narrow, b.narrow_row)
         after(w, b, n + SELF_ATTENTION_NORM, n_rows)
         if w.cross:
@@ -254,22 +251,14 @@ def decode(w: Struct, b: Struct, batch: Struct, n_rows: int) -> None:
             linear(w, b, i + CROSS_Q, x, b.row, n_rows, b.wide, b.wide_row)
             for r in range(n_rows):
                 s = place[PLACE * r]
-                keys, values = source_at(w, batch, layer, s)
+                source_keys, source_values = source_at(w, batch, layer, s)
                 n_keys = starts[s + 1] - starts[s]
                 q, out = b.wide + FLOAT * r * b.wide_row, b.y + FLOAT * r * b.row
-                attend(w, b, q, keys, none, values, FLOAT * width, none, n_keys, none, out)
+                attend(w, b, q, source_keys, source_values, FLOAT * width, none, n_keys, none, out)
             linear(w, b, i + CROSS_OUTPUT, b.y, b.row, n_rows, b.narrow, b.narrow_row)
             after(w, b, n + CROSS_ATTENTION_NORM, n_rows)
         feed_forward(w, b, i, n + FEED_FORWARD_NORM, n_rows)
     finish(w, b, w.decoder_norm + NORMS * w.decoder_layers, n_rows)
-
-
-@inlined
-def own_at(w: Struct, batch: Struct, layer: int, s: int) -> tuple[Address, Address]:
-    """Return where a layer's keys and values of the target of sentence s begin."""
-    tokens = (layer * batch.n_sentences + s) * batch.n_positions * batch.n_hypotheses
-    at = FLOAT * tokens * w.n_kv_heads * w.d_k
-    return batch.own_keys + at, batch.own_values + at
 
 
 @inner

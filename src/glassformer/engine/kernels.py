@@ -299,50 +299,49 @@ def attend(
     b: Struct,
     q: Address,
     keys: Address,
-    keys_size: int,
     values: Address,
     step: int,
-    storages: Address,
+    slots: Address,
     n: int,
     bias: Address,
     out: Address,
 ) -> None:
     """softmax(q Kᵀ / √d_k + bias) V for one query and all its heads (Equation 1).
 
-    The token at position p is kept in storage storages[p] (0 where there is but one). Storages of
-    keys are `keys_size` bytes apart; its value is at values + p · step + storage · (its own size).
-    `bias` is the address of the first key's bias in the first head, or 0.
+    Keys of 16 positions are one block, of 16 rows. Blocks follow each other, or with `slots` the
+    token at position p is in row slots[p] - p % 16 of `keys`. The value of position p is at
+    values + p · step, or slots[p] rows behind. `bias` is the address of the first key's bias in
+    the first head, or 0.
     """
     n_heads, d_k = w.n_heads, w.d_k
     scores, scores_row, bias_row = b.scores, b.scores_row, 2 * b.n_positions - 1
     head, row = FLOAT * d_k, FLOAT * w.n_kv_heads * d_k
     scale, group = f32(1.0) / np.sqrt(f32(d_k)), n_heads // w.n_kv_heads
     listed, table, found = (
-        int32s(storages, n),
+        int32s(slots, n),
         floats(scores, n_heads * scores_row),
         floats(b.found, n_heads * KEYS),
     )
     for first in range(0, n, KEYS):
         last, block = min(first + KEYS, n), keys + first * row
         alike = True
-        if storages:
+        if slots:
             for p in range(first + 1, last):
-                alike &= listed[p] == listed[first]
-            if alike:
-                block += listed[first] * keys_size
+                alike &= listed[p] == listed[first] + p - first
+            block = keys + listed[first] * row
         if alike:
             score_heads(w, q, block, scale, scores + FLOAT * first, FLOAT * scores_row)
             continue
         for p in range(first, last):  # hypotheses of a beam parted within these positions
             is_new = True
             for e in range(first, p):
-                is_new &= listed[e] != listed[p]
+                is_new &= listed[e] - e != listed[p] - p
             if is_new:
-                own = block + listed[p] * keys_size
+                own = keys + (listed[p] + first - p) * row
                 score_heads(w, q, own, scale, b.found, FLOAT * KEYS)
                 for h in range(n_heads):
                     for e in range(p, last):
-                        if listed[e] == listed[p]:
+                        if listed[e] - e == listed[p] - p:
                             table[h * scores_row + e] = found[h * KEYS + e - first]
     whole = (n + KEYS - 1) // KEYS * KEYS
     value, shared = values, 0
@@ -356,7 +355,7 @@ def attend(
         for p in range(n, whole):
             weights[p] = HIDDEN  # e^HIDDEN is 0: whole vectors without a rest
         found[0] = f32(1.0) / exponentiate(at, largest(at, whole), whole, at)
-        weigh_values(at, row, value, step, storages, row, n, d_k, b.found, out + h * head, row)
+        weigh_values(at, row, value, step, slots, row, n, d_k, b.found, out + h * head, row)
         shared += 1
         if shared == group:
             value, shared = value + head, 0

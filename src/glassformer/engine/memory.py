@@ -43,11 +43,14 @@ MEMORY = struct_type(
 
 BATCH = struct_type(
     "n_sentences", "n_positions", "n_hypotheses",
-    # Keys of the target, (layers, sentences, hypotheses, positions / 16, heads, d_k, 16), and
-    # values, (layers, sentences, positions, hypotheses, heads · d_k).
-    "own_keys", "own_values",
-    # int32 (sentences, hypotheses, positions): the hypothesis that read each token.
-    "ancestors", "spare",
+    # Keys and values of the target, in pages of 16 positions: (pages, layers, 2, 16, heads · d_k),
+    # keys as (heads, d_k, 16). A slot is the row of this memory where a page has its first layer's
+    # keys, plus position % 16.
+    "pages",
+    # int32 (sentences, hypotheses): the slot of each hypothesis' page for its next tokens.
+    "current",
+    # int32 (sentences, hypotheses, positions): the slot of each token of a hypothesis.
+    "slots", "spare",
     # Keys of the sources, (layers, cross_blocks, heads, d_k, 16), and values, (layers, cross_rows,
     # heads · d_k); where each sentence begins in rows and in blocks of 16.
     "cross_keys", "cross_values", "cross_blocks", "cross_rows", "starts", "block_starts",

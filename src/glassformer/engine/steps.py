@@ -1,4 +1,4 @@
-"""Steps of a decoding: the rows of a step, the ancestors of hypotheses, and the loop of a search.
+"""Steps of a decoding: the rows of a step, the slots of hypotheses, and the loop of a search.
 
 Python calls `best_of_rows` and the functions that end in `entry`: see entries.py.
 """
@@ -13,7 +13,7 @@ from glassformer.decode.loops import advance, beam_at, candidates_at
 from glassformer.engine.forward import decode, encode, project, take_best, write_logits
 from glassformer.engine.kernels import Address, Struct
 from glassformer.engine.memory import BATCH, MEMORY, MODEL
-from glassformer.engine.sizes import PLACE
+from glassformer.engine.sizes import KEYS, PLACE
 from glassformer.engine.vector import wait_for_all
 
 model_at, memory_at, batch_at = struct_at(MODEL), struct_at(MEMORY), struct_at(BATCH)
@@ -23,11 +23,13 @@ model_at, memory_at, batch_at = struct_at(MODEL), struct_at(MEMORY), struct_at(B
 def descend(batch: Struct, s: int, width: int, position: int, parents: NDArray[np.int32]) -> None:
     """Extend hypothesis parents[w] of sentence s by a token at `position`, as hypothesis w.
 
-    A hypothesis lists its ancestors: which hypothesis read each of its tokens. Keys and values
-    themselves are never copied.
+    A hypothesis lists the slots of its tokens. Keys and values themselves are never copied. It goes
+    on in the page of its parent, and siblings take the pages of hypotheses that nothing continues:
+    so a page holds one line of descent, and those of lines that died out are free.
     """
     n = batch.n_positions
-    own = int32s(batch.ancestors + 4 * s * width * n, width * n)
+    own = int32s(batch.slots + 4 * s * width * n, width * n)
+    current = int32s(batch.current + 4 * s * width, width)
     spare = int32s(batch.spare, width * n)
     moved = False
     for w in range(width):
@@ -38,8 +40,20 @@ def descend(batch: Struct, s: int, width: int, position: int, parents: NDArray[n
                 spare[w * n + i] = own[parents[w] * n + i]
         for i in range(width * n):
             own[i] = spare[i]
+        for w in range(width):
+            spare[w], spare[width + w] = current[w], 0  # pages before, and whether they are taken
+        for w in range(width):
+            current[w] = -1
+            if spare[width + parents[w]] == 0:
+                current[w], spare[width + parents[w]] = spare[parents[w]], 1
+        free = 0
+        for w in range(width):
+            if current[w] < 0:
+                while spare[width + free]:
+                    free += 1
+                current[w], spare[width + free] = spare[free], 1
     for w in range(width):
-        own[w * n + position] = w
+        own[w * n + position] = current[w] + position % KEYS
 
 
 @inlined
@@ -50,14 +64,16 @@ def fill_rows(batch: Struct, beam: Beam, bos: int, width: int) -> int:
     """
     n_rows = beam.n_live[0] * width
     tokens, places = int64s(batch.tokens, n_rows), int64s(batch.places, n_rows * PLACE)
+    n = batch.n_positions
+    slots = int32s(batch.slots, batch.n_sentences * batch.n_hypotheses * n)
     for r in range(n_rows):
         s, h = beam.live[r // width], r % width
         position = beam.length[s]
         tokens[r] = bos if bos >= 0 else beam.tokens[s, position - 1, h]
         places[PLACE * r] = s
         places[PLACE * r + 1] = position
-        places[PLACE * r + 2] = h
         places[PLACE * r + 3] = s * batch.n_hypotheses + h
+        places[PLACE * r + 2] = slots[places[PLACE * r + 3] * n + position]
     return n_rows
 
 

@@ -201,24 +201,22 @@ def _score_keys(rows: int) -> Callable[..., None]:
 
 
 def _weigh_values(rows: int) -> Callable[..., None]:
-    """Return weigh(weights, stride, values, step, storages, size, n, d_k, factors, out, to_stride).
+    """Return weigh(weights, stride, values, step, slots, size, n, d_k, factors, out, to_stride).
 
     It writes factors[r] · Σ weights[r][p] · value p, d_k floats, of n values for so many rows.
-    Value p is at values + p · step + storages[p] · size, with int32 storages, or 0 for none.
+    Value p is at values + p · step + slots[p] · size, with int32 slots, or 0 for none.
     """
 
     @native
-    def weigh(context: Any, weights: Any, stride: Any, values: Any, step: Any, storages: Any,
+    def weigh(context: Any, weights: Any, stride: Any, values: Any, step: Any, slots: Any,
               size: Any, n: Any, d_k: Any, factors: Any, out: Any,
               to_stride: Any) -> Any:  # fmt: skip
         def emit(context: Any, b: Builder, signature: Any, arguments: Any) -> Value:
-            weights, stride, values, step, storages, size, n, d_k, factors, out, to_stride = (
-                arguments
-            )
-            has_storages = b.icmp_signed("!=", storages, ir.Constant(I64, 0))
-            none = variable(b, I32, 0)  # the storage where there is but one
-            listed = b.select(has_storages, storages, b.ptrtoint(none, I64))
-            next_one = b.select(has_storages, ir.Constant(I64, 4), ir.Constant(I64, 0))
+            weights, stride, values, step, slots, size, n, d_k, factors, out, to_stride = arguments
+            has_slots = b.icmp_signed("!=", slots, ir.Constant(I64, 0))
+            none = variable(b, I32, 0)  # the slot where there is but one
+            listed = b.select(has_slots, slots, b.ptrtoint(none, I64))
+            next_one = b.select(has_slots, ir.Constant(I64, 4), ir.Constant(I64, 0))
             inputs, outputs = _rows(b, weights, stride, rows), _rows(b, out, to_stride, rows)
 
             def columns(kind: ir.Type, count: int, start: Value) -> None:
@@ -226,8 +224,8 @@ def _weigh_values(rows: int) -> Callable[..., None]:
                 at = b.mul(start, ir.Constant(I64, 4))
 
                 def line(p: Value) -> Value:
-                    storage = b.sext(load(b, listed, I32, b.mul(p, next_one)), I64)
-                    return b.add(b.add(values, at), b.add(b.mul(p, step), b.mul(storage, size)))
+                    slot = b.sext(load(b, listed, I32, b.mul(p, next_one)), I64)
+                    return b.add(b.add(values, at), b.add(b.mul(p, step), b.mul(slot, size)))
 
                 totals = _accumulate(b, n, inputs, line, [constant(kind, 0.0)] * count)
                 for r, sums in enumerate(totals):
