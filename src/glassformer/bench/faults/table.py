@@ -1,12 +1,21 @@
 """All campaigns of `bench faults`, and their table."""
 
-from glassformer.bench.faults import checkpoints, clock, inputs, kills, memory, servers, threads
+from glassformer.bench.faults import (
+    checkpoints,
+    clock,
+    imports,
+    inputs,
+    kills,
+    memory,
+    servers,
+    threads,
+)
 from glassformer.bench.faults.campaign import Campaign, Tally, conduct
 from glassformer.bench.report import Report
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick
 
-MODULES = (kills, checkpoints, inputs, servers, threads, memory, clock)
+MODULES = (kills, checkpoints, imports, inputs, servers, threads, memory, clock)
 CAMPAIGNS: dict[str, Campaign] = {module.CAMPAIGN.name: module.CAMPAIGN for module in MODULES}
 COLUMNS = ["campaign", "tried", "held", "lost", "tracebacks", "hangs", "seconds"]
 
