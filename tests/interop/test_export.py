@@ -32,6 +32,8 @@ def test_marian_s_order_of_features_gives_the_same_function() -> None:
         torch.testing.assert_close(turned(source, target), ours(source, target))
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     ("to", "int8"),
     [("hf", False), ("ctranslate2", False), ("onnx", False), ("onnx", True), ("torch", False)],

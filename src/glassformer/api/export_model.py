@@ -10,6 +10,7 @@ from glassformer.errors import InputError, nearest
 from glassformer.extras import require_torch
 from glassformer.pipeline import Translator, load_translator
 
+LONGEST = 60  # tokens of an answer that is compared
 TEXTS = (
     "Two dogs are playing in the snow.",
     "A man is riding a red bicycle.",
@@ -81,7 +82,7 @@ def export(
 def _greedy(model: Translator, texts: tuple[str, ...]) -> list[list[int]]:
     source, target = model.source_tokenizer, model.target_tokenizer
     rows = [source.source(ids) for ids in source.encode(list(texts))]
-    options = SearchOptions(beam_size=1, length_penalty=0.0)
+    options = SearchOptions(beam_size=1, length_penalty=0.0, max_length=LONGEST)
     found = search(model.decoders, rows, target.bos_id, target.eos_id, options)
     return [one[0].ids for one in found]
 
@@ -89,4 +90,4 @@ def _greedy(model: Translator, texts: tuple[str, ...]) -> list[list[int]]:
 def _inner(ids: list[int], model: Translator) -> list[int]:
     """Return the ids without marks."""
     target = model.target_tokenizer
-    return [i for i in ids if i not in (target.bos_id, target.eos_id, target.pad_id)]
+    return [i for i in ids[: LONGEST - 1] if i not in (target.bos_id, target.eos_id, target.pad_id)]

@@ -295,8 +295,8 @@ def faults(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A campaign; repeat for several: kills, checkpoints, inputs, servers, threads, "
-            "memory, clock.",
+            help="A campaign; repeat for several: kills, checkpoints, imports, inputs, servers, "
+            "threads, memory, clock.",
             show_default="all",
         ),
     ] = None,

@@ -17,6 +17,7 @@ from glassformer.pipeline.translator import Translator
 from glassformer.quantize import dequantise_weights
 
 MAX_LENGTH = 512  # rows of a table of positions
+LONGEST = 60  # tokens of an answer that is compared
 Answer = Callable[[list[str]], list[list[int]]]  # ids of the greedy answer to each text
 
 
@@ -33,7 +34,12 @@ def export_ctranslate2(model: Translator, saved: Checkpoint, folder: Path, int8:
 
     def answer(texts: list[str]) -> list[list[int]]:
         rows = [[source[i] for i in _read(model, text)] for text in texts]
-        found = engine.translate_batch(rows, beam_size=1, max_decoding_length=MAX_LENGTH // 2)
+        found = engine.translate_batch(
+            rows,
+            beam_size=1,
+            max_decoding_length=LONGEST,
+            suppress_sequences=[[target[i]] for i in _banned(model)],
+        )
         ids = {piece: i for i, piece in enumerate(target)}
         return [[ids[piece] for piece in one.hypotheses[0]] for one in found]
 
@@ -77,13 +83,14 @@ def export_hugging_face(model: Translator, saved: Checkpoint, folder: Path, int8
     (folder / "tokenizer_config.json").write_text(_tokenizer_config(saved, not same), "utf-8")
     (folder / "README.md").write_text(_card(saved), "utf-8")
     again = MarianMTModel.from_pretrained(folder).eval()
+    how: dict[str, Any] = {"num_beams": 1, "do_sample": False, "suppress_tokens": _banned(model)}
 
     def answer(texts: list[str]) -> list[list[int]]:
         found = []
         for text in texts:
             ids = torch.tensor([_read(model, text)])
             with torch.inference_mode():
-                out = again.generate(ids, num_beams=1, do_sample=False, max_length=MAX_LENGTH // 2)
+                out = again.generate(ids, max_new_tokens=LONGEST, **how)
             found.append([int(i) for i in out[0]])
         return found
 
@@ -103,7 +110,7 @@ def export_onnx(model: Translator, saved: Checkpoint, folder: Path, int8: bool) 
     )
     marks = model.target_tokenizer.bos_id, model.target_tokenizer.eos_id
     return lambda texts: [
-        runs.translate(_read(model, text), *marks, MAX_LENGTH // 2) for text in texts
+        runs.translate(_read(model, text), *marks, LONGEST, _banned(model)) for text in texts
     ]
 
 
@@ -134,8 +141,9 @@ def export_torch(model: Translator, saved: Checkpoint, folder: Path, int8: bool)
             cross = encoder(source, mask)
             keys = values = torch.zeros(s.decoder_layers, 1, heads, 0, d_k)
             ids = [bos]
-            while ids[-1] != eos and len(ids) <= MAX_LENGTH // 2:
+            while ids[-1] != eos and len(ids) <= LONGEST:
                 logits, keys, values = decoder(torch.tensor([ids[-1:]]), keys, values, *cross, mask)
+                logits[0, _banned(model)] = -torch.inf
                 ids.append(int(logits[0].argmax()))
             found.append(ids[1:])
         return found
@@ -183,6 +191,12 @@ the function is the same.
 
 def _sides(model: Translator) -> dict[str, Tokenizer]:
     return {"source": model.source_tokenizer, "target": model.target_tokenizer}
+
+
+def _banned(model: Translator) -> list[int]:
+    """Return the marks that no answer has; a search here bans them."""
+    target = model.target_tokenizer
+    return [i for i in (target.pad_id, target.bos_id) if i >= 0]
 
 
 def _read(model: Translator, text: str) -> list[int]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import MissingPackageError
 from glassformer.model.attention import replaced_kernels, scaled_dot_product_attention
-from glassformer.model.cache import LayerCache
+from glassformer.model.cache import KeyValueCache, LayerCache
 from glassformer.model.transformer import Transformer
 
 ENCODER_INPUTS, ENCODER_OUTPUTS = ("source", "mask"), ("cross_keys", "cross_values")
@@ -24,11 +24,11 @@ DECODER_INPUTS = ("token", "keys", "values", "cross_keys", "cross_values", "mask
 DECODER_OUTPUTS = ("logits", "new_keys", "new_values")
 
 
-class _Kept:
-    """Keys and values of a layer, with the methods that attention asks of a cache."""
+class _Kept(KeyValueCache):
+    """Keys and values of a layer that grow by concatenation: a graph has no memory of its own."""
 
     def __init__(self, k: Tensor, v: Tensor) -> None:
-        self.k, self.v = k, v
+        super().__init__(k, v, 0)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         self.k, self.v = torch.cat((self.k, k), 2), torch.cat((self.v, v), 2)
@@ -76,7 +76,7 @@ class DecoderGraph(nn.Module):
         layers: Any = decoder.layers
         for i, layer in enumerate(layers):
             own, cross = _Kept(keys[i], values[i]), _Kept(cross_keys[i], cross_values[i])
-            cache: Any = LayerCache(own, cross)  # type: ignore[arg-type]
+            cache = LayerCache(own, cross)
             x = layer(x, None, rotate, bias, None, mask[:, None, None, :], cache)
             kept.append(own)
         logits = self.model.output(decoder.final_norm(x))[:, 0]
@@ -146,7 +146,9 @@ class OnnxTranslator:
         self.encoder, self.decoder = (onnxruntime.InferenceSession(p, options) for p in paths)
         self.empty = np.zeros((layers, 1, heads, 0, d_k), np.float32)
 
-    def translate(self, source: list[int], bos: int, eos: int, longest: int) -> list[int]:
+    def translate(
+        self, source: list[int], bos: int, eos: int, longest: int, banned: list[int]
+    ) -> list[int]:
         """Return the ids of the greedy answer, with the end mark."""
         mask = np.ones((1, len(source)), bool)
         cross = self.encoder.run(None, {"source": np.array([source]), "mask": mask})
@@ -156,5 +158,6 @@ class OnnxTranslator:
             inputs = (np.array([ids[-1:]]), keys, values, *cross, mask)
             given = dict(zip(DECODER_INPUTS, inputs, strict=True))
             logits, keys, values = self.decoder.run(None, given)
+            logits[0, banned] = -np.inf
             ids.append(int(logits[0].argmax()))
         return ids[1:]
