@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from glassformer.api.align import align
     from glassformer.api.average import average
     from glassformer.api.evaluate import evaluate, evaluate_behaviour, evaluate_sets
+    from glassformer.api.export_model import export
     from glassformer.api.import_model import import_model
     from glassformer.api.inspect import inspect, inspect_heads
     from glassformer.api.quantize import quantize
@@ -36,6 +37,7 @@ _HOMES = {
     "api.align": ("align",),
     "api.average": ("average",),
     "api.evaluate": ("evaluate", "evaluate_behaviour", "evaluate_sets"),
+    "api.export_model": ("export",),
     "api.import_model": ("import_model",),
     "api.inspect": ("inspect", "inspect_heads"),
     "api.quantize": ("quantize",),
@@ -88,6 +90,7 @@ __all__ = [
     "evaluate",
     "evaluate_behaviour",
     "evaluate_sets",
+    "export",
     "fused_attention",
     "import_model",
     "inspect",

@@ -23,12 +23,14 @@ def write_model(
     kind: str = "translator",
     seed: int = 0,
     tokenizer: Tokenizer | None = TOKENIZER,
+    model: dict[str, object] | None = None,
 ) -> None:
     size = len(tokenizer or TOKENIZER)
     settings = RunSettings.of(
         model={
             "kind": kind, "vocab_size": size, "d_model": 16, "n_heads": 2, "d_ff": 32,
             "encoder_layers": 1, "decoder_layers": 1, "tie_target_output": False,
+            **(model or {}),
         },
         data={"max_length": LONGEST, "labels": ("sad", "glad") if kind == "classifier" else ()},
     )  # fmt: skip

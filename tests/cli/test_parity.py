@@ -16,6 +16,7 @@ from glassformer.checkpoint import RunFolder, read
 from glassformer.cli.app import VERBS
 from glassformer.cli.demo import recipe
 from glassformer.data import datasets
+from interop import foreign_models
 from train.runs import RECIPE, Command, assert_same_bits
 
 ONE = ("--threads", 1)
@@ -166,3 +167,42 @@ def test_every_verb_is_compared() -> None:
     measured |= {"settings"}  # prints the fields of glassformer.config, which Python has
     compared = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     assert set(VERBS) <= compared | measured
+
+
+def test_import(glassformer: Command, tmp_path: Path) -> None:
+    source = foreign_models.write_llama2c(tmp_path)
+    printed = lines(glassformer, "import", source, "--output", "typed")
+    called = gf.import_model(source, output="called")
+    assert printed[0].partition(": ")[2] == str(called).splitlines()[0].partition(": ")[2]
+    one, other = (read(Path(name)).weights for name in ("typed", "called"))
+    assert all((one[name] == other[name]).all() for name in one)
+
+
+def test_an_imported_model_is_found_by_its_name(
+    glassformer: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = foreign_models.write_llama2c(tmp_path)
+    lines(glassformer, "import", source, "--as", "tiny-story", "--int8")
+    assert pretrained.imported_names() == ["tiny-story"]
+    assert gf.load("tiny-story", threads=1).int8
+    code, _, err = glassformer("import", source, "--as", "en-fr")
+    assert code == 2 and "'en-fr' is the name of a bundled model." in err
+
+
+def test_chat(glassformer: Command, tmp_path: Path) -> None:
+    foreign_models.write_gguf(tmp_path / "tiny.gguf", {})
+    gf.import_model(tmp_path / "tiny.gguf", output="chatty")
+    typed = lines(glassformer, "chat", "chatty", "b c", "--greedy", *ONE)
+    model = gf.load("chatty", threads=1)
+    assert "\n".join(typed) == model.chat("b c", sample=False)  # type: ignore[union-attr]
+    write_model("plain", "language-model")
+    code, _, err = glassformer("chat", "plain", "hello", *ONE)
+    assert code == 4 and "The model has no chat template." in err
+
+
+def test_export(glassformer: Command) -> None:
+    write_model("run", model={"residual": "post-norm"})
+    typed = lines(glassformer, "export", "run", "--to", "ctranslate2", "--output", "typed")
+    called = gf.export("run", "ctranslate2", "called")
+    assert typed[1:] == str(called).splitlines()[1:]

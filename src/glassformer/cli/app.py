@@ -61,6 +61,7 @@ VERBS = {
     "classify": "Label texts, a file or standard input.",
     "generate": "Continue prompts with a language model.",
     "chat": "Talk to a language model by its own chat template.",
+    "export": "Write a translator for another library, and compare.",
     "import": "Import a model of another library.",
     "models": "List the bundled models, or print the card of one.",
     "evaluate": "Score a model: BLEU, chrF, perplexity; accuracy, F1.",

@@ -299,8 +299,8 @@ def faults(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A campaign; repeat for several: kills, checkpoints, inputs, servers, threads, "
-            "memory, clock, requests.",
+            help="A campaign; repeat for several: kills, checkpoints, imports, inputs, servers, "
+            "threads, memory, clock, requests.",
             show_default="all",
         ),
     ] = None,
@@ -437,3 +437,30 @@ def _trained(settings: RunSettings, name: str, target: float) -> Path:
     resume = claim(folder, settings)
     carry_out(settings.replace(train={"target": target}), folder, resume)
     return folder
+
+
+@app.command(cls=Verb)
+def interop(
+    work: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="Folder for fetched packages and models, 2 GB.")
+    ],
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder with stories260K/ and bart-g2p/, which no package has."
+        ),
+    ] = None,
+    output: Annotated[Path | None, _json_option("bench_interop")] = None,
+    quick: Quick = False,
+) -> None:
+    """Compare imported models with the libraries that they come from."""
+    require_torch("glassformer bench interop")
+    from glassformer.bench.interop import Plan, bench_interop
+
+    plan = Plan(work, weights, 10, 5) if quick else Plan(work, weights)
+    with progress("comparing", plan.steps) as tick:
+        command = f"glassformer bench interop{' --quick' if quick else ''}"
+        report, failed = bench_interop(plan, command, tick)
+    show(report, output or figures("bench_interop", quick))
+    if failed:
+        raise typer.Exit(1)

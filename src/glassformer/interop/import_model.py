@@ -51,7 +51,8 @@ def _read_folder(folder: Path) -> Checkpoint:
         from glassformer.interop.hugging_face import import_hugging_face
 
         return import_hugging_face(folder)
-    files = [*folder.glob("*.gguf"), *folder.glob("*.bin")]
+    stories = [path for path in folder.glob("*.bin") if not path.name.startswith("tok")]
+    files = [*folder.glob("*.gguf"), *stories]
     if len(files) == 1:
         return _read(files[0])
     raise refused(

@@ -23,7 +23,8 @@ BOS = 1  # llama2.c begins and ends a story with <s>
 def import_llama2c(model: Path, subwords: Path) -> Checkpoint:
     """Return a llama2.c model, such as stories260K.bin with tok512.bin, as a checkpoint."""
     size = model.stat().st_size
-    head = model.open("rb").read(HEADER)
+    with model.open("rb") as file:
+        head = file.read(HEADER)
     if len(head) < HEADER:
         raise damaged(model, "its header is cut off")
     d, d_ff, layers, heads, kv_heads, signed_size, length = struct.unpack("<7i", head)

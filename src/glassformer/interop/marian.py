@@ -10,11 +10,13 @@ from glassformer.errors import InputError, MissingPackageError
 from glassformer.interop.links import Link, linear_links, norm_links, send
 from glassformer.model.attention import MultiHeadAttention
 from glassformer.model.embedding import TokenEmbedding
-from glassformer.model.feed_forward import FeedForward
+from glassformer.model.feed_forward import FeedForward, SiLUFeedForward
 from glassformer.model.norm import LayerNorm
-from glassformer.model.positions import PositionalEncoding, sinusoids
+from glassformer.model.positions import HalvesEncoding, PositionalEncoding, sinusoids
 from glassformer.model.residual import PostNorm
 from glassformer.model.transformer import Transformer
+
+ACTIVATIONS: dict[type, str] = {FeedForward: "relu", SiLUFeedForward: "swish"}
 
 
 def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
@@ -45,7 +47,7 @@ def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
             decoder_attention_heads=layer.self_attention.n_heads,
             encoder_ffn_dim=layer.feed_forward.expand.out_features,
             decoder_ffn_dim=layer.feed_forward.expand.out_features,
-            activation_function="relu",
+            activation_function=ACTIVATIONS[type(layer.feed_forward)],
             scale_embedding=True,
             max_position_embeddings=max_length,
             dropout=layer.self_attention_residual.dropout.p,
@@ -64,7 +66,10 @@ def to_marian(model: Transformer, max_length: int = 1_024) -> Any:
             stack.embed_tokens = theirs.model.shared
     theirs.to(encoder.embedding.weight.dtype).train(model.training)
     send(marian_links(model, theirs), theirs)
-    set_positions(theirs)
+    if model.output.bias is not None:
+        theirs.final_logits_bias = model.output.bias.detach()[None].clone()
+    if not isinstance(encoder.positions, HalvesEncoding):  # Marian's own layout
+        set_positions(theirs)
     return theirs
 
 
@@ -110,16 +115,18 @@ def _attention_links(ours: MultiHeadAttention, theirs: Any) -> Iterable[Link]:
 def check(model: Transformer) -> None:
     """Refuse an architecture that Marian does not have."""
     layer: Any = model.encoder.layers[0]
-    needs: dict[str, tuple[nn.Module, type]] = {
+    needs: dict[str, tuple[nn.Module, type | tuple[type, ...]]] = {
         "post-norm residuals": (layer.self_attention_residual, PostNorm),
         "layer-norm": (layer.self_attention_residual.norm, LayerNorm),
-        "a relu feed-forward": (layer.feed_forward, FeedForward),
-        "sinusoidal positions": (model.encoder.positions, PositionalEncoding),
+        "a relu or silu feed-forward": (layer.feed_forward, (FeedForward, SiLUFeedForward)),
+        "sinusoidal positions": (model.encoder.positions, (PositionalEncoding, HalvesEncoding)),
         "embeddings in fp32": (model.encoder.embedding, TokenEmbedding),
     }
     for what, (module, kind) in needs.items():
-        if type(module) is not kind:
+        if type(module) not in (kind if isinstance(kind, tuple) else (kind,)):
             _refuse(f"{type(module).__name__} cannot be written as a MarianMTModel.", what)
+    if model.decoder.zero_start:
+        _refuse("A decoder that starts from zeros cannot be written.", "a vector of the mark")
     for stack in (model.encoder, model.decoder):
         if not isinstance(stack.embedding_norm, nn.Identity):
             _refuse("A norm of the embedding cannot be written as a MarianMTModel.", "none there")

@@ -40,7 +40,13 @@ NORMS = {
 }
 # Variables that ask for an architecture which the compiled engine does not have, with the value
 # that asks for nothing.
-ABSENT = {"alibi": 0, "embeddings_merge": 0, "scale_alibi": 0, "alibi_use_positive_positions": 0}
+ABSENT = {
+    "alibi": 0,
+    "embeddings_merge": 0,
+    "scale_alibi": 0,
+    "multi_query_attention": 0,
+    "alibi_use_positive_positions": 0,
+}
 NO_PART = ("alignment_heads", "alignment_layer")  # they only tell which heads align words
 PLACES = 10_000.0
 

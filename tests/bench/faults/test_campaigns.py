@@ -68,7 +68,7 @@ def test_another_seed_makes_other_faults_and_unknown_campaigns_are_refused(
 
 
 def test_every_campaign_has_a_row_in_the_table() -> None:
-    names = ("kills", "checkpoints", "inputs", "servers", "threads", "memory", "clock")
+    names = ("kills", "checkpoints", "imports", "inputs", "servers", "threads", "memory", "clock")
     names += ("requests",)
     assert tuple(table.CAMPAIGNS) == names
 

@@ -151,8 +151,14 @@ def _setting(folder: Path, random: Random) -> None:
 
 
 def _bytes(folder: Path, random: Random) -> None:
+    change_bytes(
+        folder / random.choice(sorted(p.name for p in folder.iterdir() if p.name != MANIFEST)),
+        random,
+    )
+
+
+def change_bytes(path: Path, random: Random) -> None:
     """Spoil the bytes of a file: cut, lengthen, replace some or all of them."""
-    path = folder / random.choice(sorted(p.name for p in folder.iterdir() if p.name != MANIFEST))
     content = bytearray(path.read_bytes())
     place = random.randrange(min(len(content), random.choice((16, 1000, len(content)))))
     match random.randrange(6):

@@ -3,6 +3,7 @@
 from glassformer.bench.faults import (
     checkpoints,
     clock,
+    imports,
     inputs,
     kills,
     memory,
@@ -15,7 +16,7 @@ from glassformer.bench.report import Report
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick
 
-MODULES = (kills, checkpoints, inputs, servers, threads, memory, clock, requests)
+MODULES = (kills, checkpoints, imports, inputs, servers, threads, memory, clock, requests)
 CAMPAIGNS: dict[str, Campaign] = {module.CAMPAIGN.name: module.CAMPAIGN for module in MODULES}
 COLUMNS = ["campaign", "tried", "held", "lost", "tracebacks", "hangs", "seconds"]
 
