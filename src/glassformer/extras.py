@@ -11,7 +11,7 @@ EXTRAS = {  # extra: a package that it installs, and what needs it
     "moses": ("sacremoses", "BLEU on tokenised references"),
     "hf": ("datasets", "WMT14"),
     "peers": ("ctranslate2", "comparisons of speed"),
-    "serve": ("uvicorn", "the explorer"),
+    "serve": ("uvicorn", "the explorer and the HTTP API"),
 }
 
 
