@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from glassformer.model.positions import PositionalEncoding
     from glassformer.model.transformer import LanguageModel, Transformer
     from glassformer.pipeline import Classifier, Generator, Translator, load
+    from glassformer.serve.run import serve
 
 __version__ = "0.1.0"
 
@@ -54,11 +55,12 @@ _HOMES = {
     "model.norm": ("LayerNorm", "RMSNorm"),
     "model.positions": ("PositionalEncoding",),
     "model.transformer": ("LanguageModel", "Transformer"),
+    "serve.run": ("serve",),
     "pipeline": ("Classifier", "Generator", "Translator", "load"),
 }
 
 # Functions that share their name with a package or module, which can be called in their place.
-_CALLABLE_MODULES = ("evaluate", "inspect", "quantize", "train")
+_CALLABLE_MODULES = ("evaluate", "inspect", "quantize", "serve", "train")
 
 __all__ = [
     "Classifier",
@@ -93,6 +95,7 @@ __all__ = [
     "quantize",
     "record_attention",
     "scaled_dot_product_attention",
+    "serve",
     "target_mask",
     "train",
 ]

@@ -100,7 +100,7 @@ def test_information_is_zero_for_equal_rows_and_full_for_a_permutation() -> None
     assert information(one_each).item() == pytest.approx(2)
 
 
-def test_agreement_is_the_attention_on_what_speaks_for_each_row() -> None:
+def test_agreement_is_the_attention_on_tokens_that_are_for_the_row() -> None:
     saliency = torch.tensor([[2.0, -1.0, 0.0], [1.0, 0.0, 3.0]])
     weights = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     shifted = weights.flip(0)
