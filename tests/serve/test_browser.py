@@ -217,6 +217,22 @@ def test_other_kinds_of_models_answer_without_a_reload(opened: Callable[..., Pag
     assert page.inner_text("#answer").startswith("a dog")
 
 
+def test_the_tour_has_eight_steps_and_ends_where_it_began(opened: Callable[..., Page]) -> None:
+    page = opened().look()
+    page.click("#tour-start")
+    kinds = []
+    for step in range(1, 9):
+        assert f"step {step} of 8" in page.inner_text("#tour-text")
+        kinds.append(str(page.get_attribute("#grid", "aria-label")).split()[0])
+        page.keyboard.press("Enter")
+    assert kinds == ["cross", "encoder", "encoder", "decoder", "cross", "cross", "cross", "cross"]
+    assert page.is_hidden("#tour")
+    assert page.evaluate("document.activeElement.id") == "tour-start"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#tour")
+
+
 def test_every_export_is_a_file(opened: Callable[..., Page]) -> None:
     page = opened().look()
     endings = {"SVG": "</svg>", "CSV": "", "PNG": "", "trace": "}", "HTML": "</html>"}
