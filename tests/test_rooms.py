@@ -52,7 +52,8 @@ MAY_IMPORT = {
     "lab": GROUND
     | {"data", "model", "train", "decode", "evaluate", "inspect", "measure", "output", "picture"},
     "serve": GROUND
-    | {"extras", "data", "decode", "pretrained", "pipeline", "evaluate", "inspect", "progress"},
+    | {"callable_module", "extras", "data", "decode", "pretrained", "pipeline", "inspect"}
+    | {"evaluate", "progress"},
     "serve/tracing.py": GROUND | {"extras", "decode", "pipeline", "evaluate", "inspect", "model"},
 }
 BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alone may use them

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from glassformer.model.positions import PositionalEncoding
     from glassformer.model.transformer import LanguageModel, Transformer
     from glassformer.pipeline import Classifier, Embedder, Generator, Translator, load
+    from glassformer.serve.run import serve
 
 __version__ = "0.1.0"
 
@@ -59,10 +60,11 @@ _HOMES = {
     "model.positions": ("PositionalEncoding",),
     "model.transformer": ("LanguageModel", "Transformer"),
     "pipeline": ("Classifier", "Embedder", "Generator", "Translator", "load"),
+    "serve.run": ("serve",),
 }
 
 # Functions that share their name with a package or module, which can be called in their place.
-_CALLABLE_MODULES = ("evaluate", "inspect", "quantize", "train")
+_CALLABLE_MODULES = ("evaluate", "inspect", "quantize", "serve", "train")
 
 __all__ = [
     "Classifier",
@@ -100,6 +102,7 @@ __all__ = [
     "quantize",
     "record_attention",
     "scaled_dot_product_attention",
+    "serve",
     "target_mask",
     "train",
 ]

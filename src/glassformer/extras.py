@@ -12,7 +12,7 @@ EXTRAS = {  # extra: a package that it installs, and what needs it
     "hf": ("datasets", "WMT14"),
     "interop": ("tokenizers", "imported models: their tokenizers, GGUF, chat templates"),
     "peers": ("ctranslate2", "comparisons of speed"),
-    "serve": ("uvicorn", "the explorer"),
+    "serve": ("uvicorn", "the explorer and the HTTP API"),
 }
 
 

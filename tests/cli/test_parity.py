@@ -16,6 +16,7 @@ from glassformer.checkpoint import RunFolder, read
 from glassformer.cli.app import VERBS
 from glassformer.cli.demo import recipe
 from glassformer.data import datasets
+from glassformer.errors import SettingsError
 from interop import foreign_models
 from train.runs import RECIPE, Command, assert_same_bits
 
@@ -140,6 +141,14 @@ def test_describe(glassformer: Command) -> None:
 def test_data(glassformer: Command) -> None:
     out = "\n".join(lines(glassformer, "data", "list"))
     assert all(name in out for name in datasets.names())
+
+
+def test_serve(glassformer: Command) -> None:
+    """Both refuse the same address; tests/serve/test_run.py starts a server."""
+    code, _, err = glassformer("serve", "--host", "0.0.0.0")
+    with pytest.raises(SettingsError) as caught:
+        gf.serve(host="0.0.0.0")
+    assert code == 2 and err == f"error: {caught.value}\n"
 
 
 def test_doctor(glassformer: Command) -> None:

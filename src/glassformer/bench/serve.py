@@ -46,7 +46,7 @@ class Plan:
 
 
 class Load(NamedTuple):
-    """What clients measured."""
+    """The measurements of all clients."""
 
     seconds: float
     latencies: list[float]  # of answered requests

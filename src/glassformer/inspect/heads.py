@@ -64,7 +64,7 @@ def pairwise_divergence(weights: Float[Tensor, "N T S"]) -> Float[Tensor, "N N T
 def agreement(
     weights: Float[Tensor, "*L T S"], saliency: Float[Tensor, "T S"]
 ) -> Float[Tensor, "*L"]:
-    """Return how much attention lies, on average, where saliency speaks for the row's token.
+    """Return the mean share of attention on tokens whose saliency is for the row's token.
 
     It is between 0 and 1. A head that looks at the source of the token before has a low one.
     """

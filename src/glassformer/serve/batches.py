@@ -1,7 +1,7 @@
 """The queue of texts: those of requests that arrive together are computed as one batch.
 
 The engine gives a text the same answer in any batch, so that sharing one changes no answer. A
-request with many texts takes turns with the others, and what nobody waits for any more is dropped.
+request with many texts takes turns with the others. Texts whose client has left are dropped.
 Everything but the computing runs on the event loop, and needs no locks.
 """
 

@@ -55,7 +55,7 @@ class Endpoint:
                 headers = error.headers if isinstance(error, RequestError) else {}
                 return JSONResponse(made(error), status_of(error), headers)
             except ClientDisconnect:
-                return Response(status_code=499)  # nobody reads it
+                return Response(status_code=499)  # the client has left
 
         return answer
 

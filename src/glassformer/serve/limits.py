@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request, and all requests together, may take."""
+    """The largest values of a request, and of all requests together."""
 
     body: int = 2**20  # bytes of a request
     characters: int = 100_000  # of all texts of a request: some 40 pages

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Looker:
-    """Runs functions of the tracer on a thread. A look that nobody waits for is not begun."""
+    """Runs functions of the tracer on a thread. A look whose client has left is not begun."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.waiting = limits, 0

@@ -93,7 +93,7 @@ def usage(found: list[Continuation]) -> s.Usage:
 
 
 class Head:
-    """What every event of an answer begins with."""
+    """The fields that every event of an answer begins with."""
 
     def __init__(self, model: str, prefix: str, kind: str) -> None:
         self.id, self.created = f"{prefix}-{token_hex(12)}", int(time.time())

@@ -27,7 +27,7 @@ class Lenient(Body):
 
 
 class Error(BaseModel):
-    """What happened, why, and what to do next."""
+    """An error: what happened, why, and what to do next."""
 
     error: str
     why: str

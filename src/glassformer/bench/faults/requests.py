@@ -100,7 +100,7 @@ async def ask(app: App, method: str, path: str, kind: str, content: bytes) -> tu
         if unread:
             return unread.pop()
         await asyncio.Event().wait()  # the client stays
-        raise AssertionError("an event that nobody sets")
+        raise AssertionError("this event is never set")
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)

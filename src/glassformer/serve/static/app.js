@@ -5,6 +5,7 @@ import * as exports from "/static/exports.js";
 import { decoded, drawGrid, el, percent } from "/static/parts.js";
 import * as saliency from "/static/saliency.js";
 import * as search from "/static/search.js";
+import * as tour from "/static/tour.js";
 import { fromAddress, headsOff, state, toAddress } from "/static/view.js";
 
 const byId = (id) => document.getElementById(id);
@@ -115,6 +116,7 @@ async function look() {
     saliency.show(found);
     facts();
     changes(other);
+    byId("tour-start").hidden = chosen().kind !== "translator";
     exports.list(byId("exports"), found, request(), fail);
     toAddress();
   } catch (error) { fail(error); }
@@ -193,6 +195,7 @@ function listen() {
   on("reference", "change", () => { state.reference = byId("reference").value; act("search"); });
   on("compare", "change", () => { state.compare = byId("compare").checked; act("search"); });
   on("continue", "click", write);
+  tour.listen((kind) => attention.choose({ kind }));
   let width = window.innerWidth;
   window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; redraw(); } });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

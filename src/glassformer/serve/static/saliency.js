@@ -28,7 +28,7 @@ export function maps(data) {
   const width = Math.min(560, byId("saliency").clientWidth - 12);
   for (const [, canvas, shades, side, tone] of found) drawGrid(canvas, shades, rows, side, { row, tone, width });
   return [el("div", { class: "columns" }, ...found.map(([figure]) => figure)), el("p", { class: "hint" },
-    "A row is an output token, divided by its largest value. Rollout follows attention through all layers and has no sign. With gradient × input the second colour speaks against the token.")];
+    "A row is an output token, divided by its largest value. Rollout follows attention through all layers and has no sign. With gradient × input the second colour is against the token.")];
 }
 function decision(data) {
   const { trace } = data, labels = Object.keys(trace.probabilities);
@@ -51,7 +51,7 @@ function decision(data) {
     return el("tr", {}, el("td", {}, el("bdi", { dir: "auto" }, readable(trace.source.words[i][0]))),
       el("td", {}, leftOut[i].toFixed(3)), el("td", { class: "bar" }, bar), el("td", {}, gradient[i].toFixed(3)));
   });
-  const caption = el("caption", {}, "What speaks for “", el("bdi", { dir: "auto" }, labels[row]),
+  const caption = el("caption", {}, "For and against “", el("bdi", { dir: "auto" }, labels[row]),
     `” (${percent(trace.probabilities[labels[row]])}), in log-odds: how far they fall without the word, and the estimate by the gradient.`);
   const head = el("tr", {}, ...["word", "without it", "", "gradient × input"].map((name) => el("th", { scope: "col" }, name)));
   return [text, el("div", { class: "scroll" }, el("table", {}, caption, el("thead", {}, head), el("tbody", {}, ...rows)))];
