@@ -15,9 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
 from equivalence.variants import (
@@ -163,7 +165,8 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
 def test_fake_cuda_tensors_pass_through_forward_and_search(
     scheme: str, fake_cuda: torch.device
 ) -> None:
-    model: Any = build(toy_settings(positions=scheme, max_positions=16)).to(fake_cuda)
+    with fake_cuda:  # the parameters are made there: fake ones cannot move
+        model: Any = build(toy_settings(positions=scheme, max_positions=16))
     source, target = torch.ones(3, 5, dtype=torch.long), torch.ones(3, 4, dtype=torch.long)
     assert model(source.to(fake_cuda), target.to(fake_cuda)).device == fake_cuda
     with pytest.raises(RuntimeError, match=r"different devices|same device"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.config import PRESETS, RunSettings
 from glassformer.errors import InputError, SettingsError
 from glassformer.extras import require_torch
+from glassformer.openmp import share_cores
 from glassformer.output import save_text
 from glassformer.progress import Bar, say, silent
 
@@ -174,6 +175,7 @@ def carry_out(
     `texts` are files to write first: the content of each path.
     """
     require_torch("Training")
+    share_cores()
     from glassformer.evaluate.validation import validation_bleu
     from glassformer.train.distributed import world
     from glassformer.train.loop import start
