@@ -1,7 +1,6 @@
 """The branches for GPUs, up to the calls that only a GPU answers."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from torch import nn
 from torch.amp import GradScaler
 
 from glassformer.data.batch import Batch, Counts
-from glassformer.device import resolve
 from glassformer.errors import SettingsError, TrainingError
 from glassformer.model.build import build
 from glassformer.train import distributed, gpu
@@ -211,10 +209,3 @@ def test_a_scaled_loss_does_not_go_with_spread_weights() -> None:
     with pytest.raises(SettingsError, match=r"fp16(.|\n)*bf16"):
         check_spreading(settings, Precision(autocast=FP16))
     check_spreading(settings, Precision(autocast=BF16))
-
-
-def test_a_run_on_a_missing_gpu_ends_before_its_data_is_read(tmp_path: Path) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
-    with pytest.raises(SettingsError, match="no device 'cuda'"):
-        resolve("cuda")

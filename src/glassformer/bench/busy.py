@@ -86,7 +86,7 @@ def bench_busy(plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
         f"{plan.seconds:g} s each, alone and beside {plan.jobs} busy jobs"
     )
     columns = ["threads wait by", "alone, tok/s", "÷ first", "beside, tok/s", "of fair share"]
-    good = [row[0] for row in rows if fits(float(row[2]), float(row[4]))]
+    good = [str(row[0]) for row in rows if fits(float(row[2]), float(row[4]))]
     notes = [
         f"The fair share of {plan.cores} threads beside {plan.jobs} jobs is "
         f"{plan.fair_share:.0%} of the first row's speed alone.",
@@ -121,7 +121,7 @@ def worker(way: Way, plan: Plan) -> Iterator["Asked"]:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            stack.callback(process.wait)
+            stack.enter_context(process)  # at its end: closes the pipes and waits
             stack.callback(process.kill)
             started.append(process)
         yield Asked(started[0])
