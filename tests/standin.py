@@ -106,12 +106,19 @@ def _writes(operator: Any) -> tuple[list[tuple[int, str]], int]:
     return written, len(operator._schema.returns)
 
 
+class _Module(backend_registration._DummyBackendModule):
+    """What torch.cuda is to CUDA."""
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16, torch.float16]
+
+
 def _register() -> None:
     """Make torch know the device, whose guard lets autograd run on it.
 
     Once, when this module is imported: autograd counts the devices at its first backward pass.
     """
-    backend_registration._setup_privateuseone_for_python_backend(NAME)
+    backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     library = torch.library.Library("aten", "IMPL")
     for allocation in ("empty_strided", "empty.memory_format"):
         library.impl(allocation, partial(_allocate, allocation), "PrivateUse1")

@@ -14,6 +14,7 @@ from time import perf_counter
 from glassformer import __version__, pretrained
 from glassformer.checkpoint import read
 from glassformer.compiled import cache_folder, kernel_name
+from glassformer.device import found, runs_on_cpu
 from glassformer.errors import GlassformerError
 from glassformer.extras import EXTRAS, is_installed
 from glassformer.machine import cpu_name, peak_memory, usable_threads
@@ -22,6 +23,7 @@ from glassformer.pipeline import load_translator
 CORE = ("numpy", "numba", "llvmlite", "safetensors", "sentencepiece", "sacrebleu")
 SENTENCE = "A man is riding a red bicycle."
 SENTENCES = 64  # of a batch in the self-test
+SAME_SCORE = 1e-2  # nats between two devices in fp32: rounding, summed over a sentence
 SECONDS = 2.0  # of repeated batches: enough for a speed within a few percent
 
 
@@ -37,14 +39,17 @@ class Section:
         return all(fine for _, _, fine in self.rows)
 
 
-def examine() -> Iterator[Section]:
-    """Yield the sections of the report; the self-test, which takes seconds, comes last."""
+def examine(device: str = "cpu") -> Iterator[Section]:
+    """Yield the sections of the report; the self-tests, which take seconds, come last."""
     yield Section("versions", [(name, found, True) for name, found in versions().items()])
     yield processor()
+    yield devices()
     yield compiled_code()
     yield bundled_models()
     yield extras()
     yield self_test()
+    if not runs_on_cpu(device):
+        yield device_test(device)
 
 
 def versions() -> dict[str, str]:
@@ -68,6 +73,13 @@ def processor() -> Section:
     cores = f"{usable_threads()} of {os.cpu_count()}"
     rows = [("name", cpu_name(), True), ("kernel", kernel_name(), True), ("threads", cores, True)]
     return Section("processor", rows)
+
+
+def devices() -> Section:
+    """Return the devices that torch can train on, the one that `auto` takes first."""
+    if not is_installed("torch"):
+        return Section("devices", [("cpu", "the compiled engine; torch is not installed", True)])
+    return Section("devices", [(name, what, True) for name, what in found()])
 
 
 def compiled_code() -> Section:
@@ -120,6 +132,23 @@ def self_test(model: str = pretrained.TRANSLATOR) -> Section:
         return Section("self-test", _measured(model))
     except GlassformerError as error:
         return Section("self-test", [("failed", error.what, False)])
+
+
+def device_test(device: str, model: str = pretrained.TRANSLATOR) -> Section:
+    """Translate by the torch model on a device and on the CPU, and compare texts and scores."""
+    here, there = (load_translator(model, engine="torch", device=name) for name in ("cpu", device))
+    options = here.options(beam_size=5)
+    ((expected, *_),), ((got, *_),) = (one.n_best([SENTENCE], options) for one in (here, there))
+    begin = perf_counter()
+    greedy = there.n_best([SENTENCE] * SENTENCES, there.options(beam_size=1))
+    rate = sum(len(best.ids) + 1 for best, *_ in greedy) / (perf_counter() - begin)
+    apart = abs(got.score - expected.score)
+    rows = [
+        ("translation", got.text, got.text == expected.text),
+        ("score", f"{apart:.1e} from the CPU's", apart < SAME_SCORE),
+        ("speed", f"{rate:,.0f} tokens/s, greedy, {SENTENCES} sentences at once", True),
+    ]
+    return Section(f"device {there.model.output.weight.device}", rows)
 
 
 def _measured(model: str) -> list[tuple[str, str, bool]]:

@@ -1,4 +1,4 @@
-"""Nothing is left on another device: a stand-in that refuses to mix, and fake CUDA tensors.
+"""Nothing is left on another device: a stand-in that refuses to mix, and fake tensors.
 
 The stand-in computes on the CPU, so every result is compared with the CPU's. torch attends by its
 plain kernel there and by a fused one on the CPU: results agree up to rounding.
@@ -8,16 +8,18 @@ translators                     forward, backward, one update, greedy and beam s
 other kinds                     the same, every position scheme
 runs                            train, save, resume, and resume on the other device
 pipelines                       texts, traces, saliency, forced attention
-fake CUDA tensors               forward and steps of a search, every position scheme
+fake tensors                    forward and steps of a search, every position scheme
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing import assert_close
 
 from equivalence.variants import (
@@ -144,28 +146,33 @@ def test_without_float64_as_on_mps_every_position_scheme_computes(
             assert answers(TorchDecoder(moved), WAYS[1])[0]
 
 
-# Fake CUDA tensors
+# Fake tensors
 
 
 @pytest.fixture
-def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
-    """Tensors that have a device and no data: a mix of devices raises, values are not known.
+def fake_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """Tensors that have a device and no data: torch's own rules say which may mix.
 
-    As a compiler does, the model then leaves out checks of values; no two scores are equal.
+    They are of the stand-in: a build without CUDA cannot slice fake tensors of CUDA. As a compiler
+    does, the model then leaves out checks of values; no two scores are equal.
     """
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     monkeypatch.setattr(torch.Tensor, "__bool__", lambda x: False)
-    with FakeTensorMode():
-        yield torch.device("cuda", 0)
+    with standing_in() as device, FakeTensorMode():
+        yield device
 
 
 @pytest.mark.parametrize("scheme", POSITIONS)
-def test_fake_cuda_tensors_pass_through_forward_and_search(
-    scheme: str, fake_cuda: torch.device
+def test_fake_tensors_pass_through_forward_and_search(
+    scheme: str, fake_device: torch.device
 ) -> None:
-    model: Any = build(toy_settings(positions=scheme, max_positions=16)).to(fake_cuda)
+    model: Any = build(toy_settings(positions=scheme, max_positions=16))
+    for module in model.modules():  # fake ones cannot be moved: new ones in their place
+        for name, p in list(module.named_parameters(recurse=False)):
+            there = torch.empty(p.shape, device=fake_device)
+            setattr(module, name, nn.Parameter(there, requires_grad=False))
     source, target = torch.ones(3, 5, dtype=torch.long), torch.ones(3, 4, dtype=torch.long)
-    assert model(source.to(fake_cuda), target.to(fake_cuda)).device == fake_cuda
+    assert model(source.to(fake_device), target.to(fake_device)).device == fake_device
     with pytest.raises(RuntimeError, match=r"different devices|same device"):
         model(source, target)
     for width in (1, 3):
@@ -173,10 +180,10 @@ def test_fake_cuda_tensors_pass_through_forward_and_search(
         scores = decoding.prefill(np.full((3, 1), BOS))
         for parents in (None, np.zeros((3, width), np.int64)):
             values, ids = top_places(scores.logits, 2)
-            assert values.device == ids.device == fake_cuda
+            assert values.device == ids.device == fake_device
             scores = decoding.step(np.full((3, width), 5), parents)
         decoding.keep(np.array([0, 2]))
-        assert decoding.step(np.full((2, width), 5)).logits.device == fake_cuda
+        assert decoding.step(np.full((2, width), 5)).logits.device == fake_device
 
 
 # Runs

@@ -15,6 +15,7 @@ from glassformer.config import PRESETS, RunSettings
 from glassformer.device import check_name
 from glassformer.errors import InputError, SettingsError, near_name
 from glassformer.extras import require_torch
+from glassformer.openmp import share_cores
 from glassformer.output import save_text
 from glassformer.progress import Bar, say, silent
 
@@ -281,6 +282,7 @@ def in_this_process(
     progress: bool,
 ) -> TrainedRun:
     """Prepare the data and train, as the only process or as one of several."""
+    share_cores()
     from glassformer.api.ending import ending_lines
     from glassformer.evaluate.validation import validation_bleu
     from glassformer.train.distributed import world

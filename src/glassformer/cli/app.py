@@ -15,6 +15,7 @@ from glassformer import __version__
 from glassformer.cli.streams import OutputError, drop_output, end_as_unix_tools_do, open_streams
 from glassformer.cli.verb import Verb
 from glassformer.errors import GlassformerError, SettingsError
+from glassformer.openmp import share_cores
 
 UsageError: Any = typer.BadParameter.__base__  # the parser's errors; typer exports this one only
 
@@ -89,6 +90,7 @@ def main() -> None:
     the reader of the output is gone.
     """
     open_streams()
+    share_cores()
     try:
         try:
             sys.exit(application(sys.argv[1:])(prog_name="glassformer", standalone_mode=False))

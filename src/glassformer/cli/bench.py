@@ -260,6 +260,31 @@ def start(
     show(report, output or figures("bench_start", quick))
 
 
+@app.command(cls=Verb)
+def busy(
+    seconds: Annotated[
+        float, typer.Option(min=0.5, metavar="S", help="Seconds of each measurement.")
+    ] = 6.0,
+    threads: Threads = 2,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Busy jobs that are started beside.")
+    ] = 2,
+    output: Annotated[Path | None, _json_option("bench_busy")] = None,
+    quick: Quick = False,
+) -> None:
+    """Compare ways in which threads of training wait, alone and beside busy jobs.
+
+    It starts the jobs itself and takes about two minutes; nothing else should be running.
+    """
+    require_torch("glassformer bench busy")
+    from glassformer.bench.busy import Plan, bench_busy
+
+    plan = Plan(0.5 if quick else seconds, threads, jobs, 256 if quick else 2_048)
+    with progress("measuring", plan.steps) as tick:
+        report = bench_busy(plan, o.written_command(), tick)
+    show(report, output or figures("bench_busy", quick))
+
+
 @app.command("same-bits", cls=Verb)
 def same_bits(
     model: Annotated[

@@ -2,13 +2,16 @@
 
 import typer
 
+from glassformer.cli import options as o
+
 WIDTH = 78  # columns of the tables
 
 
-def doctor() -> None:
+def doctor(device: o.Device = "cpu") -> None:
     """Check versions, processor, compiled code, bundled models and extras.
 
-    It also translates for two seconds, to tell the speed. The exit code is 1 if a check fails.
+    It also translates for two seconds, to tell the speed. With --device, the torch model there is
+    compared with that on the CPU. The exit code is 1 if a check fails.
     """
     from rich.console import Console
     from rich.table import Table
@@ -18,7 +21,7 @@ def doctor() -> None:
 
     console = Console(width=WIDTH, highlight=False)
     wrong: list[str] = []
-    for section in examine():
+    for section in examine(device):
         table = Table(
             box=None,
             show_header=False,

@@ -1,0 +1,165 @@
+"""`bench busy`: how training shares a machine with other work, by how its threads wait.
+
+Threads that share each product of an update wait for each other at its end. One that spins gives
+its core to nobody, not even to the thread that it waits for. How long OpenMP lets a thread spin
+before it sleeps is an environment variable, read when torch is imported: each way of waiting is
+measured in a process of its own, alone and beside jobs that keep the processor busy.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from glassformer.bench.report import Report
+from glassformer.errors import TrainingError
+from glassformer.evaluate.card import Row, Table
+from glassformer.measure import Tick
+from glassformer.openmp import SPINS, VARIABLES
+
+WORKER = (sys.executable, "-P", "-m", "glassformer.bench.busy_worker")
+JOB = (sys.executable, "-c", "while True: pass")
+SPIN = "spin, OpenMP's own"
+CHOSEN = f"spin {SPINS:,} times, then sleep"
+PASSIVE = "sleep at once"
+PROCESSES = "one process per core"
+KEPT, COST = 0.60, 0.03  # of the fair share at least; of the speed alone at most
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the threads of a run wait, and how many processes they are spread over."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of the measurement."""
+
+    seconds: float = 6.0  # of each measurement
+    cores: int = 2  # threads of a run in all
+    jobs: int = 2  # competing, of one thread each
+    batch_tokens: int = 2_048
+
+    @property
+    def ways(self) -> dict[str, Way]:
+        return {
+            SPIN: Way(),
+            CHOSEN: Way(VARIABLES),
+            "spin 10,000 times, then sleep": Way({"GOMP_SPINCOUNT": "10000"}),
+            PASSIVE: Way({"OMP_WAIT_POLICY": "PASSIVE"}),
+            PROCESSES: Way(processes=self.cores),
+        }
+
+    @property
+    def steps(self) -> int:
+        return 2 * len(self.ways)
+
+    @property
+    def fair_share(self) -> float:
+        """Share of the processor that as many threads get beside the jobs."""
+        return self.cores / (self.cores + self.jobs)
+
+
+def bench_busy(plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
+    """Measure each way of waiting alone and beside the jobs."""
+    speeds: dict[str, tuple[float, float]] = {}
+    for name, way in plan.ways.items():
+        with worker(way, plan) as ask:
+            alone = ask(plan.seconds)
+            tick()
+            with jobs(plan.jobs):
+                speeds[name] = alone, ask(plan.seconds)
+            tick()
+    base = speeds[SPIN][0]
+    rows: list[Row] = [
+        [name, round(alone), alone / base, round(busy), busy / (base * plan.fair_share)]
+        for name, (alone, busy) in speeds.items()
+    ]
+    title = (
+        f"Training the demo's model: {plan.cores} threads in all, "
+        f"{plan.seconds:g} s each, alone and beside {plan.jobs} busy jobs"
+    )
+    columns = ["threads wait by", "alone, tok/s", "÷ first", "beside, tok/s", "of fair share"]
+    good = [str(row[0]) for row in rows if fits(float(row[2]), float(row[4]))]
+    notes = [
+        f"The fair share of {plan.cores} threads beside {plan.jobs} jobs is "
+        f"{plan.fair_share:.0%} of the first row's speed alone.",
+        f"At least {KEPT:.0%} of it, for at most {COST:.0%} alone: {', '.join(good) or 'none'}.",
+        f"Set by this version: {' '.join(f'{k}={v}' for k, v in VARIABLES.items())}.",
+    ]
+    return Report(command, [Table(title, columns, rows)], {}, notes)
+
+
+def fits(alone: float, share: float) -> bool:
+    """Return whether a way of waiting keeps enough of its share and costs little alone."""
+    return share >= KEPT and alone >= 1 - COST
+
+
+@contextmanager
+def worker(way: Way, plan: Plan) -> Iterator["Asked"]:
+    """Start the processes of a run, and end them with the block."""
+    size = way.processes
+    arguments = (str(plan.cores // size), str(plan.batch_tokens))
+    own = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "RANK", "WORLD_SIZE", "OMP_NUM_THREADS")
+    plain = {name: value for name, value in os.environ.items() if name not in own}
+    plain |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **way.variables}
+    shared = {} if size == 1 else {"WORLD_SIZE": str(size), **_meeting_place()}
+    with ExitStack() as stack:
+        started: list[subprocess.Popen[str]] = []
+        for rank in range(size):
+            numbered = {} if size == 1 else {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            process = subprocess.Popen(
+                [*WORKER, *arguments],
+                env=plain | shared | numbered,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            stack.enter_context(process)  # at its end: closes the pipes and waits
+            stack.callback(process.kill)
+            started.append(process)
+        yield Asked(started[0])
+
+
+class Asked:
+    """The first process of a run: called with seconds, it returns tokens per second."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def __call__(self, seconds: float) -> float:
+        asked, told = self._process.stdin, self._process.stdout
+        assert asked is not None and told is not None, "both are pipes"
+        asked.write(f"{seconds}\n")
+        asked.flush()
+        answer = told.readline()
+        if not answer:
+            raise TrainingError(
+                f"The process that trains ended with {self._process.wait()}.",
+                "Its own error is above.",
+                "Run glassformer doctor, then this again.",
+            )
+        return float(answer)
+
+
+def _meeting_place() -> dict[str, str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+
+
+@contextmanager
+def jobs(count: int) -> Iterator[None]:
+    """Keep `count` cores busy, with one process each, for the length of the block."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            job = subprocess.Popen(JOB)
+            stack.callback(job.wait)
+            stack.callback(job.kill)
+        yield
