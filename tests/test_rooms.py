@@ -15,7 +15,8 @@ GROUND = {"errors", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "aliases": {"errors"},
-    "config": {"aliases", "errors"},
+    "registry": {"errors"},
+    "config": {"aliases", "registry", "errors"},
     "recipes": set(),
     "extras": {"errors"},
     "compiled": {"errors"},
@@ -28,9 +29,10 @@ MAY_IMPORT = {
     "progress": set(),
     "data": GROUND,
     "model": {"errors"},
-    "model/build.py": GROUND,
+    "model/build.py": GROUND | {"registry"},
     "checkpoint": GROUND | {"data"},
-    "train": GROUND | {"callable_module", "data", "model", "checkpoint", "quantize", "pretrained"},
+    "train": GROUND
+    | {"registry", "callable_module", "data", "model", "checkpoint", "quantize", "pretrained"},
     "decode": {"errors", "compiled"},
     "decode/torch_decoder.py": {"errors", "model"},
     "engine": GROUND | {"compiled", "decode", "quantize"},
@@ -38,6 +40,7 @@ MAY_IMPORT = {
     "pipeline": GROUND
     | {"extras", "data", "model", "checkpoint", "decode", "engine", "quantize", "pretrained"},
     "evaluate": GROUND
+    | {"registry"}
     | {"callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
     | {"picture", "progress"},
     "doctor": GROUND | {"extras", "compiled", "machine", "checkpoint", "pretrained", "pipeline"},
@@ -52,18 +55,8 @@ BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alo
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 # What a core installation imports: at import time nothing here may need torch or jaxtyping,
 TORCH_FREE = {
-    *(
-        "errors",
-        "aliases",
-        "recipes",
-        "config",
-        "extras",
-        "compiled",
-        "machine",
-        "measure",
-        "output",
-        "picture",
-    ),
+    *("errors", "aliases", "registry", "settings_base", "config", "recipes", "extras"),
+    *("compiled", "machine", "measure", "output", "picture"),
     "quantize",
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
     *("api", "callable_module", "progress", "cli"),

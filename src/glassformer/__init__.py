@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from glassformer.model.positions import PositionalEncoding
     from glassformer.model.transformer import LanguageModel, Transformer
     from glassformer.pipeline import Classifier, Generator, Translator, load
+    from glassformer.registry import register
 
 __version__ = "0.1.0"
 
@@ -55,6 +56,7 @@ _HOMES = {
     "model.positions": ("PositionalEncoding",),
     "model.transformer": ("LanguageModel", "Transformer"),
     "pipeline": ("Classifier", "Generator", "Translator", "load"),
+    "registry": ("register",),
 }
 
 # Functions that share their name with a package or module, which can be called in their place.
@@ -92,6 +94,7 @@ __all__ = [
     "padding_mask",
     "quantize",
     "record_attention",
+    "register",
     "scaled_dot_product_attention",
     "target_mask",
     "train",

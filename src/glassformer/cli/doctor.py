@@ -15,8 +15,9 @@ def doctor() -> None:
     from rich.text import Text
 
     from glassformer.doctor import examine
+    from glassformer.progress import columns
 
-    console = Console(width=WIDTH, highlight=False)
+    console = Console(width=columns(WIDTH), highlight=False)
     wrong: list[str] = []
     for section in examine():
         table = Table(

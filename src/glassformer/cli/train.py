@@ -43,7 +43,7 @@ def train(
     minutes: Annotated[
         float | None,
         typer.Option(
-            "--minutes", "-m", min=0.05, metavar="N",
+            "--minutes", min=0.05, metavar="N",
             help="Time to train, with --translate or --classify.", show_default="20",
         ),
     ] = None,

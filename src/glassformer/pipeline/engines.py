@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from glassformer.checkpoint.format import Checkpoint, types_of
+from glassformer.config import own_variants
 from glassformer.errors import InputError
 from glassformer.extras import require_torch
 from glassformer.quantize import dequantise_weights
@@ -24,10 +25,18 @@ def inference_model(
     if engine not in get_args(Engine):
         raise InputError(
             f"There is no engine {engine!r}.",
-            f"The engines are {', '.join(get_args(Engine))}; auto is compiled.",
+            f"The engines are {', '.join(get_args(Engine))}; auto is compiled, but for registered "
+            "variants.",
             'Leave engine out, or say engine="torch" to reach into the torch model.',
         )
-    if engine == "torch":
+    own = own_variants(saved.settings.model)
+    if own and engine == "compiled":
+        raise InputError(
+            f"The model has a registered {' and '.join(own)}.",
+            "The compiled engine computes the built-in variants only.",
+            'Load it with engine="torch", or leave engine out.',
+        )
+    if engine == "torch" or own:
         require_torch('engine="torch"')
         from glassformer.pipeline.torch_models import load_torch
 
