@@ -1,4 +1,4 @@
-"""What all settings have in common: frozen, exact errors, TOML in and out."""
+"""The base of all settings: frozen, exact errors, TOML in and out."""
 
 import tomllib
 from typing import Any, Self, get_args

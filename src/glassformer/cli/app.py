@@ -109,7 +109,7 @@ def _completed() -> list[str]:
     """Return the words that a shell asks to complete, if it does."""
     if VARIABLE not in os.environ:
         return []
-    from typer.completion import completion_init
+    from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
     words = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import typer
-from typer.completion import get_completion_script
+from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from glassformer.errors import SettingsError, did_you_mean
 

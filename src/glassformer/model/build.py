@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -178,6 +178,8 @@ def _marked(module: nn.Module, is_own: bool) -> nn.Module:
 
 
 def _positions(s: ModelSettings, bidirectional: bool) -> NoPositions:
+    if own := registered("positions").get(s.positions):
+        return _own_positions(own, s, bidirectional)
     if s.positions == "sinusoidal":
         return PositionalEncoding(s.d_model)
     if s.positions == "learned":
@@ -191,19 +193,21 @@ def _positions(s: ModelSettings, bidirectional: bool) -> NoPositions:
         return RelativePositionBias(s.n_heads, **distance)
     if s.positions == "relative-bucketed":
         return BucketedRelativeBias(s.n_heads, bidirectional=bidirectional, **distance)
-    if s.positions == "none":
-        return NoPositions()
-    made: NoPositions = call(
-        registered("positions")[s.positions],
+    return NoPositions()
+
+
+def _own_positions(own: Callable[..., NoPositions], s: ModelSettings, both: bool) -> NoPositions:
+    made = call(
+        own,
         d_model=s.d_model,
         n_heads=s.n_heads,
         d_k=s.d_model // s.n_heads,
         max_positions=s.max_positions,
         max_distance=s.max_distance,
-        bidirectional=bidirectional,
+        bidirectional=both,
     )
-    _marked(made, True)
-    return made
+    made.initialises_itself = True
+    return cast(NoPositions, made)
 
 
 def _output(s: ModelSettings, embedding: TokenEmbedding) -> nn.Linear:

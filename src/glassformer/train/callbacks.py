@@ -1,4 +1,4 @@
-"""What a run tells while it trains, for loggers of one's own.
+"""Callbacks: objects that a run tells its records, for loggers of the user's own.
 
 A callback is any object with some of these methods; `gf.train(..., callbacks=[mine])` calls them in
 the process that writes the log. An error in one ends the run.
