@@ -6,8 +6,8 @@ A scheme is a class with up to three methods: `embed` adds to the token's vector
 queries and keys, `bias` adds to the attention scores (model/positions.py). This one is KERPLE (Chi
 et al., 2022): a bias of -r · log(1 + a · distance), with r and a learned per head.
 
-The seam is `model.encoder.positions`. A checkpoint stores settings, and a setting knows only the
-schemes of `model/build.py`: to train by recipe, add a line there.
+`gf.register` gives it a name that settings may have. A recipe names it, too, if this module is
+imported first: GLASSFORMER_IMPORT=position_scheme glassformer train my.toml
 """
 
 import torch
@@ -35,13 +35,13 @@ class LogDistanceBias(NoPositions):
         return -r * torch.log1p(a * distance.abs())
 
 
-def tagger(scheme: NoPositions | None = None) -> gf.TransformerTagger:
+gf.register("positions", "log-distance", LogDistanceBias)
+
+
+def tagger(positions: str) -> gf.TransformerTagger:
     sizes = {"d_model": 64, "d_ff": 128, "encoder_layers": 2, "dropout": 0.0}
-    model = gf.build("tiny", kind="tagger", positions="none", vocab_size=SYMBOLS + 1,
-                     n_classes=SYMBOLS + 1, **sizes)  # fmt: skip
-    if scheme is not None:
-        model.encoder.positions = scheme
-    return model
+    return gf.build("tiny", kind="tagger", positions=positions, vocab_size=SYMBOLS + 1,
+                    n_classes=SYMBOLS + 1, **sizes)  # fmt: skip
 
 
 def learn(model: gf.TransformerTagger, steps: int = 300) -> float:
@@ -59,5 +59,5 @@ def learn(model: gf.TransformerTagger, steps: int = 300) -> float:
 
 if __name__ == "__main__":
     torch.manual_seed(1)
-    print(f"no positions: {learn(tagger()):.0%} of the symbols to the left are named")
-    print(f"log distance: {learn(tagger(LogDistanceBias(n_heads=4))):.0%}")
+    print(f"no positions: {learn(tagger('none')):.0%} of the symbols to the left are named")
+    print(f"log distance: {learn(tagger('log-distance')):.0%}")

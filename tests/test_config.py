@@ -11,7 +11,6 @@ from pydantic.fields import FieldInfo
 
 from glassformer.config import (
     PRESETS,
-    RENAMED,
     DataSettings,
     ModelSettings,
     NoiseSettings,
@@ -22,6 +21,7 @@ from glassformer.config import (
     preset,
 )
 from glassformer.errors import SettingsError
+from glassformer.settings_base import RENAMED
 
 FIELDS = ModelSettings.model_fields
 COUNTS = st.integers(1, 2**63 - 1)  # TOML promises 64 bits

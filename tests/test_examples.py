@@ -49,7 +49,7 @@ def test_a_position_scheme_of_ones_own_tells_order() -> None:
     torch.manual_seed(1)
     ids = torch.randint(1, script.SYMBOLS + 1, (1, 9))
     order = torch.randperm(9)
-    for scheme, sees_order in ((None, False), (script.LogDistanceBias(4), True)):
+    for scheme, sees_order in (("none", False), ("log-distance", True)):
         model = script.tagger(scheme).eval()
         moved = torch.allclose(model(ids)[:, order], model(ids[:, order]), atol=1e-5)
         assert moved is not sees_order
@@ -58,10 +58,10 @@ def test_a_position_scheme_of_ones_own_tells_order() -> None:
 def test_a_position_scheme_of_ones_own_is_trained() -> None:
     script = example("position_scheme.py")
     torch.manual_seed(1)
-    scheme = script.LogDistanceBias(4)
-    before = scheme.raw.detach().clone()
-    assert 0 <= script.learn(script.tagger(scheme), steps=2) <= 1
-    assert not torch.equal(scheme.raw, before)
+    model = script.tagger("log-distance")
+    before = model.encoder.positions.raw.detach().clone()
+    assert 0 <= script.learn(model, steps=2) <= 1
+    assert not torch.equal(model.encoder.positions.raw, before)
 
 
 def test_the_notebook_plots_attention(

@@ -684,13 +684,14 @@ def test_codes_of_a_named_set_are_called_by_what_they_mean():
     assert codes.spellings == {"0": "0", "1": "1"}
 
 
-def test_too_long_a_text_is_classified_by_its_beginning_only_if_asked(classifier):
+def test_too_long_a_text_is_classified_by_its_beginning_or_refused(classifier):
     long = "a dog " * 1_000
     with pytest.raises(DataError, match="Text 2 of 2 has"):
-        classifier.classify(["tea", long])
+        classifier.classify(["tea", long], truncate=False)
     (ids,) = classifier.tokenizer.encode([long])
     short = classifier.tokenizer.decode(ids[:LONGEST])
-    assert classifier.classify(long, truncate=True) == classifier.classify(short)
+    assert classifier.classify(long) == classifier.classify(short)
+    assert [one.cut for one in classifier.classify(["tea", long])] == [0, len(ids) - LONGEST]
 
 
 def test_no_more_is_read_or_scored_than_a_table_has_positions_for():

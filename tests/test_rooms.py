@@ -15,7 +15,8 @@ GROUND = {"errors", "config"}
 MAY_IMPORT = {
     "errors": set(),
     "aliases": {"errors"},
-    "config": {"aliases", "errors"},
+    "registry": {"errors"},
+    "config": {"aliases", "registry", "errors"},
     "recipes": set(),
     "extras": {"errors"},
     "device": GROUND | {"extras"},
@@ -30,11 +31,11 @@ MAY_IMPORT = {
     "progress": set(),
     "data": GROUND,
     "model": {"errors"},
-    "model/build.py": GROUND,
+    "model/build.py": GROUND | {"registry"},
     "checkpoint": GROUND | {"data"},
     "train": GROUND
-    | {"callable_module", "data", "device", "extras", "model", "checkpoint", "quantize"}
-    | {"pretrained"},
+    | {"registry", "callable_module", "data", "device", "extras", "model", "checkpoint"}
+    | {"quantize", "pretrained"},
     "decode": {"errors", "compiled"},
     "decode/torch_decoder.py": {"errors", "model"},
     "engine": GROUND | {"compiled", "decode", "quantize"},
@@ -43,6 +44,7 @@ MAY_IMPORT = {
     | {"extras", "data", "device", "model", "checkpoint", "decode", "engine", "quantize"}
     | {"pretrained"},
     "evaluate": GROUND
+    | {"registry"}
     | {"callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
     | {"picture", "progress"},
     "doctor": GROUND
@@ -61,20 +63,8 @@ BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alo
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 # What a core installation imports: at import time nothing here may need torch or jaxtyping,
 TORCH_FREE = {
-    *(
-        "errors",
-        "aliases",
-        "recipes",
-        "config",
-        "extras",
-        "device",
-        "openmp",
-        "compiled",
-        "machine",
-        "measure",
-        "output",
-        "picture",
-    ),
+    *("errors", "aliases", "registry", "settings_base", "config", "recipes", "extras"),
+    *("device", "openmp", "compiled", "machine", "measure", "output", "picture"),
     "quantize",
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
     *("api", "callable_module", "progress", "serve", "cli"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from glassformer.model.positions import PositionalEncoding
     from glassformer.model.transformer import LanguageModel, Transformer
     from glassformer.pipeline import Classifier, Embedder, Generator, Translator, load
+    from glassformer.registry import register
     from glassformer.serve.run import serve
 
 __version__ = "0.1.0"
@@ -60,6 +61,7 @@ _HOMES = {
     "model.positions": ("PositionalEncoding",),
     "model.transformer": ("LanguageModel", "Transformer"),
     "pipeline": ("Classifier", "Embedder", "Generator", "Translator", "load"),
+    "registry": ("register",),
     "serve.run": ("serve",),
 }
 
@@ -101,6 +103,7 @@ __all__ = [
     "padding_mask",
     "quantize",
     "record_attention",
+    "register",
     "scaled_dot_product_attention",
     "serve",
     "target_mask",

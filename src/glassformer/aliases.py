@@ -1,4 +1,4 @@
-"""What people call settings elsewhere, and the setting that a wrong name most likely means."""
+"""Names that people know from elsewhere, and the setting that a wrong name most likely means."""
 
 from collections.abc import Mapping, Sequence
 

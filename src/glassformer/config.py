@@ -2,133 +2,19 @@
 
 import tomllib
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from glassformer.aliases import resolve, suggestion
+from glassformer.aliases import resolve
 from glassformer.errors import SettingsError, did_you_mean, divisors
+from glassformer.registry import OF_MODEL, registered
+from glassformer.settings_base import Settings as Settings
+from glassformer.settings_base import names_of, or_registered, shown
 
 Count = Annotated[int, Field(ge=1)]
-SHOWN = 200  # characters of a wrong value
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 DEVICE = r"auto|cpu|mps|cuda(:\d{1,3})?"  # names of devices; device.py says which one is there
-
-# Old names of settings, which checkpoints and recipes of earlier versions have.
-RENAMED = {"hidden": "mask_rate", "agreement": "r_drop", "ngram_places": "ngram_buckets"}
-
-
-class Settings(BaseModel):
-    """Frozen settings that refuse unknown names and survive a round trip through TOML."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename(cls, values: Any) -> Any:
-        return _renamed(values) if isinstance(values, dict) else values
-
-    @classmethod
-    def of(cls, /, **values: Any) -> Self:
-        """Make settings from plain values; raise one error that names every bad value."""
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            problems = [_problem(cls, dict(e)) for e in error.errors(include_url=False)]
-            raise SettingsError(
-                "; ".join(what for what, _, _ in problems),
-                "; ".join(dict.fromkeys(why for _, why, _ in problems)),
-                "; ".join(dict.fromkeys(remedy for _, _, remedy in problems)),
-            ) from None
-
-    def replace(self, /, **changes: Any) -> Self:
-        """Return a copy with changes; a dict changes only the named settings of its section."""
-        return type(self).of(**_merged(self.model_dump(), changes))
-
-    @classmethod
-    def from_toml(cls, text: str | bytes) -> Self:
-        """Read settings from TOML; bytes are UTF-8."""
-        try:
-            values = tomllib.loads(text if isinstance(text, str) else text.decode())
-        except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
-            raise SettingsError(
-                f"The settings are not TOML: {error}.",
-                "Settings are lines of `name = value`, strings in quotes.",
-                "Correct that line.",
-            ) from None
-        except RecursionError:
-            raise SettingsError(
-                "The settings are nested too deeply.",
-                "A setting is a value, or a list of values, in a section.",
-                "Write the settings as `glassformer recipes multi30k` prints them.",
-            ) from None
-        return cls.of(**values)
-
-    def to_toml(self) -> str:
-        return tomli_w.dumps(self.model_dump(exclude_none=True))
-
-
-def _renamed(values: dict[str, Any]) -> dict[str, Any]:
-    """Replace old names; an old name beside its new one stays, and is refused as unknown."""
-    new = {old: RENAMED.get(old, old) for old in values}
-    return {old if new[old] in values else new[old]: value for old, value in values.items()}
-
-
-def _merged(values: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Merge `changes` into `values`, section by section at any depth."""
-    both = {
-        name: _merged(values[name], value)
-        if isinstance(value, dict) and isinstance(values.get(name), dict)
-        else value
-        for name, value in _renamed(changes).items()
-    }
-    return {**values, **both}
-
-
-def _problem(cls: type[BaseModel], error: dict[str, Any]) -> tuple[str, str, str]:
-    path = [str(part) for part in error["loc"] or [error["input"]]]  # a name that is not Unicode
-    name = ".".join(path)
-    if error["type"] == "extra_forbidden" or not error["loc"]:
-        plain = ".".join(part[:SHOWN] for part in path if not part.isdecimal())  # no list index
-        place = plain.rpartition(".")[0]
-        meant = suggestion(plain, names_of(cls))
-        if place:  # the same place in the list
-            meant = meant.replace(f"'{place}.", f"'{'.'.join(path[:-1])}.")
-        return (
-            f"Unknown setting {_shown(name)}",
-            "an ignored typo would leave its default in place without notice",
-            meant,
-        )
-    return (
-        f"{name} = {_shown(error['input'])}",
-        error["msg"][0].lower() + error["msg"][1:],
-        f"set {name} to a valid value",
-    )
-
-
-def names_of(cls: type[BaseModel], section: str = "") -> list[str]:
-    """Return the names of all settings of a class, with their sections."""
-    names = []
-    for name, field in cls.model_fields.items():
-        inner = field.annotation
-        inner = next(iter(get_args(inner)), inner)  # the item type of a list of tables
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            names += names_of(inner, f"{section}{name}.")
-        else:
-            names.append(f"{section}{name}")
-    return names
-
-
-def _shown(value: Any) -> str:
-    """Return a value as an error shows it: its start, where it is long or deep."""
-    if isinstance(value, int) and value.bit_length() > 256:  # Python prints 4,300 digits at most
-        return f"a number of {value.bit_length():,} bits"
-    try:
-        text = repr(value)
-    except RecursionError:
-        return "tables in tables"
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 class ModelSettings(Settings):
@@ -157,15 +43,18 @@ class ModelSettings(Settings):
     encoder_layers: Count = 4  # layers of the encoder
     decoder_layers: Count = 4  # layers of the decoder
 
-    positions: Literal[
-        "sinusoidal",
-        "sinusoidal-halves",
-        "learned",
-        "rope",
-        "alibi",
-        "relative",
-        "relative-bucketed",
-        "none",
+    positions: Annotated[
+        Literal[
+            "sinusoidal",
+            "sinusoidal-halves",
+            "learned",
+            "rope",
+            "alibi",
+            "relative",
+            "relative-bucketed",
+            "none",
+        ],
+        or_registered("positions"),
     ] = "sinusoidal"  # position scheme; "sinusoidal-halves" has all sines before all cosines
     max_positions: Count = 1_024  # rows of the learned table
     max_distance: Count | None = None  # of relative positions; None: the scheme's default
@@ -175,10 +64,14 @@ class ModelSettings(Settings):
     rope_pairs: Literal["neighbours", "halves"] = "neighbours"
     # Layer norm after or before each sub-layer.
     residual: Literal["post-norm", "pre-norm"] = "pre-norm"
-    norm: Literal["layer-norm", "rms-norm"] = "layer-norm"  # kind of normalisation
+    norm: Annotated[Literal["layer-norm", "rms-norm"], or_registered("norm")] = (
+        "layer-norm"  # kind of normalisation
+    )
     norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5  # ε of the norms
     # Activation of the feed-forward network; "gelu-tanh" is GELU approximated by a tanh.
-    feed_forward: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"] = "relu"
+    feed_forward: Annotated[
+        Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"], or_registered("feed_forward")
+    ] = "relu"
     attention_bias: bool = False  # in the projections of attention; the paper has none
     feed_forward_bias: bool = True  # bias in the feed-forward projections
 
@@ -187,7 +80,7 @@ class ModelSettings(Settings):
     feed_forward_dropout: Share = 0.0  # dropout rate inside the feed-forward network
 
     # Kernel of attention: torch's fused one, or Equation 1 line by line.
-    attention: Literal["fused", "readable"] = "fused"
+    attention: Annotated[Literal["fused", "readable"], or_registered("attention")] = "fused"
     init: Literal["xavier", "depth-scaled"] = "xavier"  # initialisation of the weights
     # Recompute activations in the backward pass: less memory.
     activation_checkpointing: bool = False
@@ -228,6 +121,11 @@ PRESETS: dict[str, ModelSettings] = {
     "tiny": ModelSettings(dropout=0.3),
     "classifier": ModelSettings(kind="classifier", vocab_size=16_000, d_model=256, d_ff=1_024),
 }
+
+
+def own_variants(s: ModelSettings) -> list[str]:
+    """Return the settings of a model whose value is registered, and not built in."""
+    return [kind for kind in OF_MODEL if getattr(s, kind) in registered(kind)]
 
 
 def preset(name: str, **changes: Any) -> ModelSettings:
@@ -386,14 +284,19 @@ class TrainSettings(Settings):
     max_minutes: Annotated[float, Field(gt=0)] | None = None
     epochs: Count | None = None  # times that the training text is read; none: no limit
 
-    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: Muon for matrices, AdamW for the rest
+    optimizer: Annotated[Literal["adamw", "muon"], or_registered("optimizer")] = (
+        "adamw"  # muon: Muon for matrices, AdamW for the rest
+    )
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3  # peak
     muon_rate: Annotated[float, Field(gt=0)] = 0.02  # of the matrices, with Muon
     weight_decay: Annotated[float, Field(ge=0)] = 0.01  # decoupled, of matrices
     beta1: Share = 0.9  # of AdamW's first moment
     beta2: Share = 0.98  # of AdamW's second moment
     # Course of the learning rate after the warm-up.
-    schedule: Literal["inverse-sqrt", "cosine", "linear", "constant", "trapezoid"] = "inverse-sqrt"
+    schedule: Annotated[
+        Literal["inverse-sqrt", "cosine", "linear", "constant", "trapezoid"],
+        or_registered("schedule"),
+    ] = "inverse-sqrt"
     warmup: Annotated[int, Field(ge=0)] = 1_000  # updates over which the learning rate rises from 0
     warmup_share: Share | None = None  # of the run, instead of train.warmup
     decay_share: Annotated[float, Field(gt=0, le=1)] = 0.2  # of the run, with "trapezoid"
@@ -418,7 +321,7 @@ class TrainSettings(Settings):
     validate_every: Count = 500  # updates between validations, which also save a checkpoint
     keep: Count = 3  # checkpoints besides the best
     # Which validation score decides on the best checkpoint.
-    metric: Literal["loss", "bleu", "accuracy"] = "loss"
+    metric: Annotated[Literal["loss", "bleu", "accuracy"], or_registered("metric")] = "loss"
     patience: Count | None = None  # validations without improvement before stopping
     target: float | None = None  # score at which the run stops
     tensorboard: bool = False  # write TensorBoard logs as well
@@ -458,7 +361,7 @@ def _nested(changes: Sequence[str], meant: Callable[[str], str]) -> dict[str, An
         path, equals, value = change.partition("=")
         if not equals:
             raise SettingsError(
-                f"{_shown(change)} is not a change of a setting.",
+                f"{shown(change)} is not a change of a setting.",
                 "A change is name=value, without spaces.",
                 "For example n_heads=8, or train.max_steps=1000 for a recipe.",
             )
@@ -470,7 +373,7 @@ def _nested(changes: Sequence[str], meant: Callable[[str], str]) -> dict[str, An
                 break
         if not isinstance(place, dict) or isinstance(place.get(name), dict):
             raise SettingsError(
-                f"{_shown(change)} changes a section and one of its settings at once.",
+                f"{shown(change)} changes a section and one of its settings at once.",
                 "A section has no value besides its settings.",
                 "Change the settings only, for example train.max_steps=1000.",
             )

@@ -29,6 +29,10 @@ class SettingsError(GlassformerError, ValueError):
     exit_code = 2
 
 
+class UnknownVariantError(SettingsError):
+    """A setting whose value is neither built in nor registered."""
+
+
 class DataError(GlassformerError, ValueError):
     """Text that cannot be read, found, fetched or understood."""
 

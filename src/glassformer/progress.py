@@ -1,5 +1,6 @@
 """Progress of long work: a bar in a terminal and in a notebook, plain lines elsewhere."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -18,6 +19,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+MIN_COLUMNS = 60  # narrower tables would have a letter to a line
+
 Watch = Callable[[str, int], AbstractContextManager[Callable[[], None]]]  # label, steps → tick
 Fetching = Callable[[str, int, int | None], None]  # what, units done, units in all
 
@@ -29,6 +32,19 @@ def say(text: str) -> None:
 
 def silent(text: str) -> None:
     """Print nothing: the `say` of a caller who wants no output."""
+
+
+def columns(most: int) -> int:
+    """Return how many columns a table may have: those of the terminal, from 60 up to `most`.
+
+    Where there is no terminal it is `most`, unless $COLUMNS says otherwise.
+    """
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal():
+        there = int(given)
+    else:
+        there = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else most
+    return max(MIN_COLUMNS, min(most, there))
 
 
 class NotebookBar:
@@ -150,6 +166,12 @@ def line(record: dict[str, Any]) -> str:
         for name, form in shown.items()
         if f"valid_{name}" in record
     ]
+    known = {*(f"valid_{name}" for name in shown)}
+    scores += [
+        f"{name.removeprefix('valid_')} {value:.2f}"
+        for name, value in record.items()
+        if name.startswith("valid_") and "/" not in name and name not in known
+    ]  # of a registered metric
     by_set = "valid_bleu/"
     scores += [f"{name[len(by_set) :]} {v:.1f}" for name, v in record.items() if by_set in name]
     return "valid  " + "  ".join(scores) + ("  best" if record["best"] else "")

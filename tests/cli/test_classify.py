@@ -72,18 +72,19 @@ def test_a_text_too_long_is_named_and_the_lines_before_it_are_answered(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_in(monkeypatch, "\n".join([*TEXTS, "tea " * 10_000, *TEXTS]))
-    code, out, err = command("classify", *RUN)
+    code, out, err = command("classify", "--no-truncate", *RUN)
     assert code == 3 and out.count("\n") == len(TEXTS)
     assert "Line 5 of standard input: the text has" in err and f"up to {LONGEST}" in err
-    assert "--truncate" in err.partition("next:")[2] and "--split" not in err
+    assert "--no-truncate" in err.partition("next:")[2] and "--split" not in err
     sys.stdin.seek(0)
-    code, out, _ = command("classify", "--truncate", *RUN)
+    code, out, err = command("classify", *RUN)
     assert code == 0 and out.count("\n") == 2 * len(TEXTS) + 1
+    assert f"note: cut to {LONGEST:,} subwords: 1 texts (--no-truncate)" in err
 
 
 def test_what_is_not_utf_8_is_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     type_in(monkeypatch, b"a dog\nun th\xe9\n")
-    code, out, err = command("classify", *RUN)
+    code, out, err = command("classify", "--no-truncate", *RUN)
     assert code == 3 and out.count("\n") == 1
     assert "Line 2 of standard input is not UTF-8" in err
 

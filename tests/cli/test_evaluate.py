@@ -391,11 +391,10 @@ def test_a_classifier_is_not_asked_for_text(classifier: Command) -> None:
     assert code == 3 and "The grammar has no labels" in msg
 
 
-def test_long_texts_are_cut_only_when_asked(classifier: Command) -> None:
+def test_long_texts_of_a_classifier_are_cut_and_counted(classifier: Command) -> None:
     Path("long.jsonl").write_text(json.dumps({"text": "fox " * 60, "label": "sad"}) + "\n")
     code, _, msg = classifier("evaluate", "run", "--data", "long.jsonl")
-    assert code == 3 and "1 of 1 texts have more than 12 subwords" in msg and "--truncate" in msg
-    assert classifier("evaluate", "run", "--data", "long.jsonl", *ONE, "--truncate")[0] == 0
+    assert code == 0 and "cut to 12 subwords: 1 of 1 texts" in msg
 
 
 def test_what_has_no_right_answer_is_not_judged(glassformer: Command, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def reviews(tmp_path: Path) -> Path:
 
 
 def test_pairs_train_a_translator_without_a_recipe(glassformer: Command, pairs: Path) -> None:
-    code, _, msg = glassformer("train", "--translate", pairs, "-m", "5", *SMALL)
+    code, _, msg = glassformer("train", "--translate", pairs, "--minutes", "5", *SMALL)
     assert code == 0, msg
     assert f"{pairs}: from english (en) to french" in msg
     assert "set aside to validate on: 3 of 60, drawn at random" in msg
@@ -80,6 +80,8 @@ def test_reviews_train_a_classifier(glassformer: Command, reviews: Path) -> None
     classifier = load("runs/reviews")
     assert isinstance(classifier, Classifier) and classifier.labels == ("glad", "sad")
     assert "glassformer classify --model runs/reviews TEXT" in msg
+    code, _, msg = glassformer("evaluate", "runs/reviews", "--data", reviews)
+    assert code == 0 and f"columns of {reviews}: review,verdict" in msg
 
 
 def test_python_does_the_same_and_guesses_the_task(glassformer: Command, reviews: Path) -> None:

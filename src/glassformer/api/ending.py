@@ -1,4 +1,4 @@
-"""What a run that has ended tells: why, which checkpoints there are, and how to continue it."""
+"""Lines that a run prints at its end: why, which checkpoints there are, how to continue it."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any

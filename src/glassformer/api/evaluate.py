@@ -47,7 +47,7 @@ def evaluate(
     threads: int | None = None,
     device: str | None = None,
     batch_tokens: int = BATCH_TOKENS,
-    truncate: bool = False,
+    truncate: bool | None = None,
     tokenised_output: bool = False,
     language: str | None = None,
     beams: bool = False,
@@ -60,7 +60,7 @@ def evaluate(
     """Score a model on examples; `glassformer evaluate` on the command line.
 
         gf.evaluate("en-fr", [("A dog runs.", "Un chien court.")]).scores["bleu"]
-        gf.evaluate("sentiment", Path("reviews.jsonl"), truncate=True)
+        gf.evaluate("sentiment", Path("reviews.jsonl"))
         gf.evaluate("runs/demo", "grammar", split="test", limit=100)
 
     model         folder of a run or checkpoint, a bundled model, or one that `load` returned.
@@ -74,7 +74,8 @@ def evaluate(
                   of the search. None: 5, and the model's own penalty.
     int8, threads, device
                   as for `load`; not for a model that is loaded already.
-    truncate      cut texts that are too long for the model, instead of refusing them.
+    truncate      cut texts that are too long for the model, instead of refusing them. None: cut
+                  those of a classifier, whose training text was cut, too.
     tokenised_output, language
                   for tokenised references: the output is tokens already, or the language whose
                   rules tokenise it. None: the target language.
@@ -93,7 +94,8 @@ def evaluate(
     called = name or (str(model) if isinstance(model, str | Path) else loaded.settings.model.kind)
     watch = partial(show_progress, shown=progress)
     quoted = command or f"glassformer.evaluate({called!r}, ...)"
-    how = e.How(called, quoted, batch_tokens, truncate, threads, watch)
+    cuts = isinstance(loaded, Classifier) if truncate is None else truncate
+    how = e.How(called, quoted, batch_tokens, cuts, threads, watch)
     select = Selection(split, tuple(columns), limit, skip_bad)
     asked = {"beam_size": beam_size, "length_penalty": length_penalty}
     search: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
@@ -103,7 +105,7 @@ def evaluate(
             beams=beams or None, failures=failures or None, training_text=training_text,
         )  # fmt: skip
         examples = read_for(loaded, data, select, progress=progress)
-        return e.evaluate_classifier(loaded, examples, how)
+        return e.evaluate_classifier(loaded, examples, how, say if progress else silent)
     translator = loaded.towards(to or loaded.targets[0])
     wanted = tokenised_output or language is not None or _can_tokenise(data, split, progress)
     one = beams or bool(failures)  # these compare with one reference
@@ -286,9 +288,17 @@ def read_for(
     languages = languages_of(model) if isinstance(model, Translator) else ()
     with _fetching(progress) as watch:
         return read_examples(
-            data, languages, labels, select=select, tokenised=tokenised, several=several,
-            progress=watch, notice=say if progress else silent,
+            data, languages, labels, select=select, trained_on=_columns_of(model),
+            tokenised=tokenised, several=several, progress=watch,
+            notice=say if progress else silent,
         )  # fmt: skip
+
+
+def _columns_of(model: Translator | Classifier) -> tuple[str, ...]:
+    """Return the columns of the files that a model was trained on, in its direction."""
+    data = model.settings.data
+    is_backward = isinstance(model, Translator) and model.to == data.source_language
+    return data.columns[::-1] if is_backward else data.columns
 
 
 @contextmanager

@@ -78,7 +78,12 @@ def plan(
 def _translator(counts: Counts, languages: tuple[str, str]) -> dict[str, Any]:
     if counts.rows < 200_000:  # recipe multi30k
         layers = 3 if counts.rows < 5_000 else 4
-        model = {"d_model": 128, "d_ff": 256, "encoder_layers": layers, "decoder_layers": layers}
+        model: dict[str, Any] = {
+            "d_model": 128,
+            "d_ff": 256,
+            "encoder_layers": layers,
+            "decoder_layers": layers,
+        }
     else:  # recipe wmt14
         model = {"d_model": 192, "d_ff": 768, "encoder_layers": 4, "decoder_layers": 2}
         model["positions"] = "rope"

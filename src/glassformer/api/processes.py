@@ -24,7 +24,7 @@ SIGNALS = ("SIGINT", "SIGTERM")
 
 @dataclass(frozen=True)
 class Job:
-    """What each process is told."""
+    """Orders for each process."""
 
     settings: str  # TOML
     folder: str

@@ -58,7 +58,7 @@ def quantize(
     limit: int | None = None,
     skip_bad: bool = False,
     beam_size: int | None = None,
-    truncate: bool = False,
+    truncate: bool | None = None,
     threads: int | None = None,
     progress: bool = True,
 ) -> Quantized:
@@ -86,7 +86,8 @@ def quantize(
         judged = _judged(before, beam_size)
         select = Selection(split, tuple(columns), limit, skip_bad)
         examples = read_for(judged, data, select, progress=progress)
-        trial = Trial.of(judged, examples, beam_size or 5, truncate)
+        cuts = isinstance(judged, Classifier) if truncate is None else truncate
+        trial = Trial.of(judged, examples, beam_size or 5, cuts)
     small = Checkpoint(saved.settings, quantise_weights(saved.weights), saved.tokenizers)
     card = place / pretrained.CARD
     text = card.read_bytes() if card.is_file() else None

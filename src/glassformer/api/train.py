@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from glassformer.data.prepare import Prepared
     from glassformer.pipeline import Engine, Pipeline
+    from glassformer.train.callbacks import Callback
     from glassformer.train.distributed import World
 
 RECIPE = "recipe.toml"  # in a run's folder: the settings it was started with
@@ -96,6 +97,7 @@ def train(
     changes: Mapping[str, Any] | None = None,
     resume: bool = False,
     skip_bad: bool = False,
+    callbacks: "Sequence[Callback]" = (),
     progress: bool = True,
     device: str | None = None,
 ) -> TrainedRun:
@@ -121,6 +123,7 @@ def train(
     run       folder of checkpoints and log. None: runs/NAME of the recipe, preset, file or kind.
     changes   settings to change, by section: {"train": {"max_steps": 1000}}.
     resume    continue the run in the folder from its last checkpoint, to the same bits.
+    callbacks objects that are told of the run: see glassformer.train.callbacks.
     progress  show a bar and the validation scores.
     device    auto, cpu, cuda, cuda:1 or mps. None: train.device of the recipe, which is auto.
 
@@ -130,7 +133,7 @@ def train(
     if recipe is None:
         done = train_own(
             data, task, columns=columns, minutes=minutes, valid=valid, run=run, changes=changes,
-            resume=resume, skip_bad=skip_bad, progress=progress,
+            resume=resume, skip_bad=skip_bad, callbacks=callbacks, progress=progress,
         )  # fmt: skip
     else:
         _refuse_without_own(task=task, columns=columns or None, minutes=minutes)
@@ -149,7 +152,7 @@ def train(
             )
         elif data is not None:
             settings = settings.replace(data={"name": str(data)})
-        done = carry_out(settings, folder, resume, texts, progress)
+        done = carry_out(settings, folder, resume, texts, progress, callbacks=callbacks)
     if done.signal not in (None, SIGINT):
         raise SystemExit(done.exit_code)  # the process was told to end; the run is saved
     return done
@@ -185,6 +188,7 @@ def train_own(
     changes: Mapping[str, Any] | None = None,
     resume: bool = False,
     skip_bad: bool = False,
+    callbacks: "Sequence[Callback]" = (),
     progress: bool = True,
 ) -> TrainedRun:
     """Train on a user's file or list with settings that are chosen for it."""
@@ -196,14 +200,21 @@ def train_own(
         )
     folder = Path(run) if run is not None else _own_folder(data)
     if resume and (folder / RECIPE).is_file():
-        return carry_out(settings_of(folder, changes), folder, resume, None, progress)
+        again = settings_of(folder, changes)
+        return carry_out(again, folder, resume, None, progress, callbacks=callbacks)
     settings, texts, line = own_run(
         data, task, columns=columns, minutes=minutes, skip_bad=skip_bad, changes=changes,
         folder=folder, notice=say if progress else silent,
     )  # fmt: skip
     if progress:
         say(f"written: {folder / RECIPE}")
-    return carry_out(settings, folder, resume, texts, progress, comment=line)
+    if callbacks:  # they live in this process
+        settings = settings.replace(train={"processes": 1, "threads": _cores(settings)})
+    return carry_out(settings, folder, resume, texts, progress, line, callbacks)
+
+
+def _cores(settings: RunSettings) -> int:
+    return settings.train.processes * settings.train.threads
 
 
 def _own_folder(data: str | Path | Sequence[Any]) -> Path:
@@ -256,6 +267,7 @@ def carry_out(
     texts: Mapping[Path, str] | None = None,
     progress: bool = True,
     comment: str = "",
+    callbacks: "Sequence[Callback]" = (),
 ) -> TrainedRun:
     """Prepare the data and train, in every process that torchrun started, or in our own.
 
@@ -265,7 +277,13 @@ def carry_out(
     require_torch("Training")
     recipe = (f"# {comment}\n\n" if comment else "") + settings.to_toml()
     if settings.train.processes == 1 or "RANK" in os.environ:
-        return in_this_process(settings, folder, resume, texts or {}, recipe, progress)
+        return in_this_process(settings, folder, resume, texts or {}, recipe, progress, callbacks)
+    if callbacks:
+        raise InputError(
+            f"callbacks do not go with train.processes = {settings.train.processes}.",
+            "They live in this process, and the run would be in others.",
+            "Set train.processes = 1 and train.threads, or start torchrun yourself.",
+        )
     from glassformer.api.processes import launch
 
     found = launch(settings, folder, resume, texts or {}, recipe, progress)
@@ -280,16 +298,19 @@ def in_this_process(
     texts: Mapping[Path, str],
     recipe: str,
     progress: bool,
+    callbacks: "Sequence[Callback]" = (),
 ) -> TrainedRun:
     """Prepare the data and train, as the only process or as one of several."""
     share_cores()
     from glassformer.api.ending import ending_lines
     from glassformer.evaluate.validation import validation_bleu
+    from glassformer.train import callbacks as own
     from glassformer.train.distributed import world
     from glassformer.train.loop import last_step, start
     from glassformer.train.loop import train as run_loop
 
     notice = say if progress else silent
+    own.check(callbacks)
     with world(settings.train.device) as processes, ExitStack() as stack:
         stack.enter_context(_own_torch_state(processes.device))
         processes.lead(lambda: stack.enter_context(_claimed(folder, resume, notice)))
@@ -298,13 +319,20 @@ def in_this_process(
         data = _prepared_by_all(processes, settings, folder if resume else None, notice)
         run = start(data, folder, processes, resume, notice)
         evaluate, s, at = validation_bleu(data), settings.train, run.position
+        told = callbacks if processes.leads else ()
         if processes.leads:
             save_text(folder / RECIPE, recipe)
+        for one in told:
+            if isinstance(one, own.OnStart):
+                one.on_start(data.settings, folder)
         if progress and processes.leads:
             with Bar("training", run.max_steps, at.step, s.max_minutes, at.seconds) as bar:
-                reason = run_loop(run, evaluate, bar.record)
+                reason = run_loop(run, evaluate, own.reporting(told, bar.record))
         else:
-            reason = run_loop(run, evaluate)
+            reason = run_loop(run, evaluate, own.reporting(told, lambda record: None))
+        for one in told:
+            if isinstance(one, own.OnEnd):
+                one.on_end(reason)
         last = last_step(run)  # which all processes must ask
         for line in ending_lines(run, reason, last) if progress and processes.leads else ():
             say(line)

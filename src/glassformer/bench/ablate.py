@@ -19,7 +19,7 @@ from glassformer.errors import GlassformerError, TrainingError
 from glassformer.evaluate.card import Sheet, Table, facts
 from glassformer.machine import machine
 from glassformer.measure import half_width
-from glassformer.train.early_stopping import HIGHER_IS_BETTER
+from glassformer.train.early_stopping import higher_is_better
 
 UNKNOWN = "–"
 
@@ -42,7 +42,7 @@ class Outcome:
     def scores(self, metric: str) -> dict[str, float]:
         assert self.curve is not None, "a failed trial has no result"
         values = [point.scores[metric] for point in self.curve.points]
-        best = max if HIGHER_IS_BETTER[metric] else min
+        best = max if higher_is_better(metric) else min
         return {"best": best(values), "last": values[-1]}
 
     def to_dict(self, metric: str) -> dict[str, Any]:
@@ -203,7 +203,7 @@ class Report:
     @property
     def notes(self) -> list[str]:
         s = self.base.train
-        more = "more" if HIGHER_IS_BETTER[s.metric] else "less"
+        more = "more" if higher_is_better(s.metric) else "less"
         limit = f" or {s.max_minutes:g} minutes" if s.max_minutes is not None else ""
         notes = [
             f"{s.metric}: of validation, {more} is better. best: of all validations of a run, "

@@ -28,7 +28,7 @@ from safetensors.numpy import load, save
 from glassformer.config import RunSettings, check_together
 from glassformer.data.foreign_tokenizer import read_tokenizer
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import CheckpointError, GlassformerError, UnknownVariantError
 
 WEIGHTS, SETTINGS, MANIFEST = "model.safetensors", "settings.toml", "manifest.json"
 STATE_TENSORS, STATE_VALUES = "training.safetensors", "training.json"
@@ -293,6 +293,12 @@ def _understood(path: Path) -> Iterator[None]:
     """Turn errors of what reads a file into one that names the file."""
     try:
         yield
+    except UnknownVariantError as error:
+        raise CheckpointError(
+            f"The checkpoint {path.parent.name} has a variant that is not registered: {error.what}",
+            f"It was trained with a variant of the user's own, or {path.name} is damaged.",
+            error.remedy,
+        ) from None
     except (OSError, ValueError, RecursionError, SafetensorError) as error:
         reason = error.what if isinstance(error, GlassformerError) else str(error)
         raise _damaged(path, f"It cannot be used: {SHORT.repr(reason)[1:-1]}.") from None

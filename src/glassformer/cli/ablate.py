@@ -11,7 +11,7 @@ from glassformer.cli import options as o
 from glassformer.cli.train import carry_out, read_recipe
 from glassformer.errors import SettingsError
 from glassformer.extras import require_torch
-from glassformer.progress import say
+from glassformer.progress import columns, say
 
 if TYPE_CHECKING:
     from glassformer.bench.ablate import Outcome
@@ -76,7 +76,7 @@ def ablate(
     outcomes = [_outcome(trial, i, len(planned)) for i, trial in enumerate(planned, start=1)]
     table = rows(outcomes, base.train.metric)
     report = Report(Path(recipe).stem, o.written_command(), base, list(tried), table, grid)
-    show(report.sheet(), Console(width=WIDTH, highlight=False))
+    show(report.sheet(), Console(width=columns(WIDTH), highlight=False))
     o.save(place, json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n")
     o.save(place.with_suffix(".md"), markdown(report.sheet()))
     if report.all_failed:

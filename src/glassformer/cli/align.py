@@ -11,7 +11,7 @@ from glassformer.cli import options as o
 from glassformer.cli.text import lines
 from glassformer.errors import DataError
 from glassformer.extras import require_torch
-from glassformer.progress import say
+from glassformer.progress import columns, say
 
 if TYPE_CHECKING:
     from glassformer.inspect.aligner import Alignment
@@ -135,7 +135,7 @@ def tell_scores(scores: "AlignmentScores", json_file: Path | None, markdown: Pat
         if markdown:
             o.save(markdown, scores.to_markdown())
     finally:
-        scores.show(Console(width=WIDTH, highlight=False))
+        scores.show(Console(width=columns(WIDTH), highlight=False))
 
 
 def tell_links(

@@ -3,6 +3,7 @@
 A verb is a module of its own, which is imported only when that verb is run.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -51,6 +52,8 @@ Glassformer {__version__}: the Transformer from scratch, to read, to trust, to u
   glassformer --help                            every command
 """
 
+VARIABLE = "_GLASSFORMER_COMPLETE"  # that a shell sets to ask for completions
+
 # Each is a module of this package, with an `app` of its own or a function of that name.
 VERBS = {
     "demo": "Train a translator in about three minutes, and look inside.",
@@ -76,6 +79,7 @@ VERBS = {
     "lab": "Claims about the Transformer as experiments.",
     "data": "Named data sets, and what a recipe makes of one.",
     "bench": "Measure speed and memory side by side with peers.",
+    "completion": "Print a script that completes commands in bash, zsh or fish.",
     "doctor": "Check this installation: versions, kernels, models.",
 }
 
@@ -93,7 +97,8 @@ def main() -> None:
     share_cores()
     try:
         try:
-            sys.exit(application(sys.argv[1:])(prog_name="glassformer", standalone_mode=False))
+            app = application(_completed() or sys.argv[1:])
+            sys.exit(app(prog_name="glassformer", standalone_mode=False))
         finally:
             sys.stdout.flush()  # here, where an error can be reported
     except OutputError as error:
@@ -111,6 +116,17 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         sys.exit(_report(GlassformerError(f"Memory ran out. {error}".strip(), *NO_MEMORY)))
+
+
+def _completed() -> list[str]:
+    """Return the words that a shell asks to complete, if it does."""
+    if VARIABLE not in os.environ:
+        return []
+    from typer.completion import completion_init  # type: ignore[attr-defined]
+
+    completion_init()
+    words = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
+    return words.split()[1:]
 
 
 NO_MEMORY = (

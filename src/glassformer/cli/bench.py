@@ -12,7 +12,7 @@ from glassformer.cli import options as o
 from glassformer.cli.verb import Verb
 from glassformer.config import RunSettings
 from glassformer.extras import require_torch
-from glassformer.progress import progress
+from glassformer.progress import columns, progress
 
 if TYPE_CHECKING:
     from glassformer.bench.report import Report
@@ -102,7 +102,7 @@ def print_tables(report: "Report") -> Console:
     """Print the tables and notes of a report."""
     from glassformer.evaluate.card import show_table
 
-    console = Console(width=100, highlight=False)
+    console = Console(width=columns(100), highlight=False)
     for table in report.tables:
         show_table(table, console)
     for note in report.notes:
@@ -424,7 +424,7 @@ def time_to_bleu(
         found[path] = bench.timed(_trained(settings, path.stem, target))
     timed = [found[path] for path in dict.fromkeys(runs)]
     command = o.written_command()
-    show_sheet(bench.sheet(timed, target, command), Console(width=WIDTH, highlight=False))
+    show_sheet(bench.sheet(timed, target, command), Console(width=columns(WIDTH), highlight=False))
     if output is not None:
         content = json.dumps(bench.content(timed, target, command), indent=2, ensure_ascii=False)
         o.save(output, content + "\n")

@@ -9,6 +9,7 @@ from glassformer.cli import options as o
 from glassformer.cli.models import default
 from glassformer.cli.text import answer_lines, check_input, lines
 from glassformer.pretrained import CLASSIFIER
+from glassformer.progress import say
 
 if TYPE_CHECKING:
     from glassformer.pipeline import Classification
@@ -19,6 +20,8 @@ def classify(
     model: Annotated[
         str | None,
         typer.Option(
+            "--model",
+            "-m",
             metavar="MODEL",
             help="A run, a checkpoint or one of `models`.",
             show_default=CLASSIFIER,
@@ -31,7 +34,14 @@ def classify(
             "--probabilities", help="Print the probabilities of all labels, as JSON per line."
         ),
     ] = False,
-    truncate: o.Truncate = False,
+    truncate: Annotated[
+        bool,
+        typer.Option(
+            "--truncate/--no-truncate",
+            help="Cut texts that are too long for the model, as those of training; or refuse them.",
+            show_default="cut",
+        ),
+    ] = True,
     int8: o.Int8 = False,
     threads: o.Threads = None,
     device: o.Device = "cpu",
@@ -39,7 +49,7 @@ def classify(
 ) -> None:
     """Label texts, or the lines of a file or of standard input: label, tab, probability.
 
-    An empty line gives an empty line.
+    An empty line gives an empty line. Texts that are too long are cut, and counted at the end.
     """
     check_input(texts, file)
     named = default(CLASSIFIER, OWN) if model is None else model
@@ -50,17 +60,24 @@ def classify(
     check_batch_tokens(batch_tokens)
     classifier = load_classifier(named, int8 or None, threads=threads, device=device)
 
+    cut = 0
+
     def answer(some: list[str]) -> list[list[str]]:
+        nonlocal cut
         subwords = classifier.tokenizer.encode(some)
         full = [text for text, ids in zip(some, subwords, strict=True) if ids]
-        found = iter(classifier.classify(full, batch_tokens=batch_tokens, truncate=truncate))
-        return [[_told(next(found), probabilities) if ids else ""] for ids in subwords]
+        found = classifier.classify(full, batch_tokens=batch_tokens, truncate=truncate)
+        cut += sum(one.cut > 0 for one in found)
+        told = iter(found)
+        return [[_told(next(told), probabilities) if ids else ""] for ids in subwords]
 
     answer_lines(lines(texts, file), answer, TOO_LONG)
+    if cut:
+        say(f"note: cut to {classifier.max_length:,} subwords: {cut:,} texts (--no-truncate)")
 
 
 OWN = "--model runs/imdb. To train that one: glassformer train imdb."
-TOO_LONG = "Make it shorter; or have it cut, as long texts were in training: --truncate."
+TOO_LONG = "Make it shorter; or have it cut, as long texts were in training: no --no-truncate."
 
 
 def _told(found: "Classification", probabilities: bool) -> str:

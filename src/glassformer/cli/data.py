@@ -11,7 +11,7 @@ from glassformer.api.train import counts, losses, prepared
 from glassformer.cli import options as o
 from glassformer.cli.train import read_recipe
 from glassformer.cli.verb import Verb
-from glassformer.progress import fetching
+from glassformer.progress import columns, fetching
 
 if TYPE_CHECKING:
     from glassformer.data.mixture import Mixture
@@ -37,7 +37,7 @@ def list_sets() -> None:
         "grammar", "English and French with word alignments, embedded", "train, valid, test", ""
     )
     table.add_row(", ".join(tasks.TASKS), "synthetic tasks, made up as needed", "train, valid", "")
-    Console(width=110).print(table)
+    Console(width=columns(110)).print(table)
 
 
 @app.command(cls=Verb)

@@ -18,8 +18,9 @@ def doctor(device: o.Device = "cpu") -> None:
     from rich.text import Text
 
     from glassformer.doctor import examine
+    from glassformer.progress import columns
 
-    console = Console(width=WIDTH, highlight=False)
+    console = Console(width=columns(WIDTH), highlight=False)
     wrong: list[str] = []
     for section in examine(device):
         table = Table(

@@ -11,6 +11,7 @@ from glassformer import picture
 from glassformer.cli import options as o
 from glassformer.cli.examples import Choice
 from glassformer.errors import SettingsError
+from glassformer.progress import columns as table_width
 
 if TYPE_CHECKING:
     from glassformer.evaluate.behaviour import BehaviourReport
@@ -185,7 +186,7 @@ def evaluate(
     select = chosen.selection
     found = score(
         loaded, chosen.data(), split=select.split, columns=select.columns, limit=limit,
-        skip_bad=skip_bad, to=to, **search, batch_tokens=batch_tokens, truncate=truncate,
+        skip_bad=skip_bad, to=to, **search, batch_tokens=batch_tokens, truncate=truncate or None,
         tokenised_output=tokenised_output, language=language, beams=beams, failures=failures or 0,
         training_text=training_text, name=model, command=o.written_command(),
     )  # fmt: skip
@@ -234,7 +235,7 @@ def tell(
         if plot and found.beams:
             beam_figure(found.beams, plot)
     finally:  # the scores are printed even if a file cannot be written
-        found.show(Console(width=WIDTH, highlight=False))
+        found.show(Console(width=table_width(WIDTH), highlight=False))
 
 
 @dataclass(frozen=True)
@@ -300,4 +301,4 @@ def run_sets(model: str, sets: list[str], files: Files, options: dict[str, Any])
     if files.card:
         old = with_fact(files.card.read_text("utf-8"), "score", suites.best(suite))
         o.save(files.card, with_section(old, "Scores", suites.section(suite)))
-    show(sheet, Console(width=WIDTH, highlight=False))
+    show(sheet, Console(width=table_width(WIDTH), highlight=False))

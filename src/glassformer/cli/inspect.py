@@ -12,6 +12,7 @@ from glassformer.cli.text import lines
 from glassformer.errors import SettingsError
 from glassformer.extras import require_torch
 from glassformer.output import save_text
+from glassformer.progress import columns
 
 if TYPE_CHECKING:
     from glassformer.evaluate.examples import Examples
@@ -199,7 +200,7 @@ def show_heads(
     from glassformer.inspect.tables import heads_csv
     from glassformer.machine import machine
 
-    show(heads_sheet(model, found), Console(width=WIDTH, highlight=False))
+    show(heads_sheet(model, found), Console(width=columns(WIDTH), highlight=False))
     if json_file:
         content = {
             "command": o.written_command(),

@@ -15,7 +15,7 @@ from glassformer.cli.verb import Verb
 from glassformer.errors import DataError
 from glassformer.extras import require_torch
 from glassformer.output import save_text, writing
-from glassformer.progress import progress
+from glassformer.progress import columns, progress
 
 if TYPE_CHECKING:
     from glassformer.evaluate.card import Sheet
@@ -46,7 +46,7 @@ def list_experiments(output: Folder = RESULTS) -> None:
         path = output / f"{name}.json"
         verdict = finding.load(path).outcome if path.exists() else "not run"
         table.add_row(name, experiments.find(name).claim, verdict)
-    Console(width=WIDTH, highlight=False).print(table)
+    Console(width=columns(WIDTH), highlight=False).print(table)
 
 
 @app.command(cls=Verb)
@@ -124,7 +124,7 @@ def carry_out(experiment: "Experiment", budget: "Budget", output: Path) -> None:
     path = output / f"{experiment.name}.json"
     findings.save(finding, path, tables(finding))
     draw(experiment, finding, path.with_suffix(".svg"))
-    show(sheet(finding), Console(width=WIDTH, highlight=False))
+    show(sheet(finding), Console(width=columns(WIDTH), highlight=False))
     print(f"written: {path}, {path.with_suffix('.svg')}\n")
 
 

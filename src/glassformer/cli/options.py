@@ -41,7 +41,9 @@ Texts = Annotated[
 ]
 File = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Read the lines of this file; .gz is unpacked."),
+    typer.Option(
+        "--file", "-f", metavar="FILE", help="Read the lines of this file; .gz is unpacked."
+    ),
 ]
 Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON.")
@@ -93,13 +95,19 @@ BatchTokens = Annotated[
 Beam = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="Beam size of the search; 1 is greedy.", show_default="5"
+        "--beam",
+        "-b",
+        min=1,
+        metavar="N",
+        help="Beam size of the search; 1 is greedy.",
+        show_default="5",
     ),
 ]
 To = Annotated[
     str | None,
     typer.Option(
         "--to",
+        "-t",
         metavar="LANGUAGE",
         help="Target language of a model of two directions: fr or en.",
         show_default="the other language of each text",
@@ -109,6 +117,7 @@ MainTo = Annotated[
     str | None,
     typer.Option(
         "--to",
+        "-t",
         metavar="LANGUAGE",
         help="Target language of a model of two directions.",
         show_default="the first one it was trained for",

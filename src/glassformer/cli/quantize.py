@@ -50,6 +50,6 @@ def quantize(
     done = quantized(
         run, output, chosen.data() if chosen else None, split=split or VALID,
         columns=o.columns_of(columns), limit=limit, skip_bad=skip_bad, beam_size=beam,
-        truncate=truncate, threads=threads,
+        truncate=truncate or None, threads=threads,
     )  # fmt: skip
     print(done)

@@ -1,11 +1,13 @@
 """`glassformer recipes`: list the recipes of the package, or print one."""
 
+from textwrap import fill
 from typing import Annotated
 
 import typer
 
 from glassformer import recipes as package
 from glassformer.errors import SettingsError, did_you_mean
+from glassformer.progress import columns
 
 
 def recipes(
@@ -17,7 +19,11 @@ def recipes(
     if name is None:
         width = max(map(len, package.names()))
         for one in package.names():
-            print(f"{one:<{width}}  {package.about(one)}")
+            rest = " " * (width + 2)
+            about = fill(
+                package.about(one), columns(100), initial_indent=rest, subsequent_indent=rest
+            )
+            print(one + about[len(one) :])
         print(f"\n{NEXT}")
         return
     if name not in package.names():

@@ -44,7 +44,7 @@ def train(
     minutes: Annotated[
         float | None,
         typer.Option(
-            "--minutes", "-m", min=0.05, metavar="N",
+            "--minutes", min=0.05, metavar="N",
             help="Time to train, with --translate or --classify.", show_default="20",
         ),
     ] = None,
@@ -77,8 +77,7 @@ def train(
     ] = False,
 ) -> None:  # fmt: skip
     """Train a RECIPE, or your own file without one. Ctrl-C saves and stops; --resume continues."""
-    own = translate or classify
-    if own:
+    if translate or classify:
         if translate and classify:
             raise SettingsError(
                 "--translate and --classify are both given.", ONE_TASK, "Leave one of them out."
@@ -86,7 +85,8 @@ def train(
         o.not_with("--verify-resume", verify_resume, ONE_RECIPE, translate=translate)
         o.not_with("--verify-resume", verify_resume, ONE_RECIPE, classify=classify)
         task: Task = "translate" if translate else "classify"
-        data = classify or (tuple(translate or ()) if len(translate or ()) > 1 else translate[0])
+        paths = tuple(translate or filter(None, [classify]))
+        data = paths if len(paths) > 1 else paths[0]
         _end(
             api.train_own(
                 data, task, columns=o.columns_of(columns), minutes=minutes, run=run,

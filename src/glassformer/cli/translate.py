@@ -31,6 +31,8 @@ def translate(
     model: Annotated[
         list[str] | None,
         typer.Option(
+            "--model",
+            "-m",
             metavar="MODEL",
             help="A run, a checkpoint or one of `models`. May be repeated for an ensemble.",
             show_default=TRANSLATOR,

@@ -30,6 +30,7 @@ class Predictions:
     probabilities: Floats  # (texts, labels)
     seconds: float
     peak_memory: int | None
+    cut: int = 0  # texts whose end was not read
 
     @property
     def best(self) -> Counts:
@@ -140,12 +141,13 @@ def classify(
     run(list(texts[:1]))  # warm up
     labels = list(classifier.labels)
     probabilities = np.zeros((len(texts), len(labels)))
-    start = perf_counter()
+    start, cut = perf_counter(), 0
     for chunk in chunks_by_length(texts):
         for i, answer in zip(chunk, run([texts[i] for i in chunk]), strict=True):
+            cut += answer.cut > 0
             probabilities[i] = [answer.probabilities[label] for label in labels]
         tick()
-    return Predictions(labels, probabilities, perf_counter() - start, peak_memory())
+    return Predictions(labels, probabilities, perf_counter() - start, peak_memory(), cut)
 
 
 def classification_card(

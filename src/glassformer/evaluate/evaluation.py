@@ -1,5 +1,6 @@
 """Evaluate a translator or a classifier on examples: run it, score it, and keep all of it."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from io import StringIO
@@ -34,7 +35,7 @@ from glassformer.evaluate.translation import (
 )
 from glassformer.machine import machine
 from glassformer.pipeline import Classifier, Translator
-from glassformer.progress import Watch
+from glassformer.progress import Watch, silent
 
 WIDTH = 110  # columns of the tables; signatures and checksums are longer
 
@@ -279,7 +280,9 @@ def with_failures(
     return replace(found, failures=report)
 
 
-def evaluate_classifier(classifier: Classifier, examples: Examples, how: How) -> Evaluation:
+def evaluate_classifier(
+    classifier: Classifier, examples: Examples, how: How, notice: Callable[[str], None] = silent
+) -> Evaluation:
     """Classify the texts and score the labels by accuracy, F1, log loss and calibration."""
     texts = [row[0] for row in examples.rows]
     truth = [classifier.spellings[row[1]] for row in examples.rows]
@@ -288,6 +291,10 @@ def evaluate_classifier(classifier: Classifier, examples: Examples, how: How) ->
     with how.watch("classifying", len(chunks_by_length(texts))) as tick:
         answers = classify(
             classifier, texts, batch_tokens=how.batch_tokens, truncate=how.truncate, tick=tick
+        )
+    if answers.cut:
+        notice(
+            f"cut to {classifier.max_length:,} subwords: {answers.cut:,} of {len(texts):,} texts"
         )
     around = how.circumstances(examples, how.settings(classifier.int8), answers)
     card = classification_card(answers, truth, around)

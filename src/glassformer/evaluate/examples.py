@@ -62,6 +62,7 @@ def read_examples(
     labels: Collection[str] | None = None,
     *,
     select: Selection | None = None,
+    trained_on: Sequence[str] = (),
     tokenised: bool = False,
     several: bool = False,
     progress: datasets.Progress = datasets.silent,
@@ -70,7 +71,8 @@ def read_examples(
     """Read the examples of a translator of `languages`, or of a classifier with `labels`.
 
     A name is that of a set, or of a table where no set is called so. Columns that are not named are
-    the languages, or text and label. `tokenised` and `several` ask a named set for its tokenised
+    the languages, or text and label; those of a table are the ones that the model was `trained_on`,
+    if it was on files. `tokenised` and `several` ask a named set for its tokenised
     references and for all references of a source.
     """
     how = select or Selection()
@@ -91,7 +93,7 @@ def read_examples(
             skip_bad=how.skip_bad, labels=labels, progress=progress,
         )  # fmt: skip
     elif isinstance(data, Path):
-        files = _table(data, how.columns, languages, labels, notice)
+        files = _table(data, how.columns, trained_on, languages, labels, notice)
         examples = from_files(files, how.limit, skip_bad=how.skip_bad, labels=labels)
     elif isinstance(data, tuple) and all(isinstance(path, Path) for path in data):
         files = TextFiles(data, format="lines")
@@ -107,6 +109,7 @@ def read_examples(
 def _table(
     path: Path,
     columns: tuple[str, ...],
+    trained_on: Sequence[str],
     languages: Sequence[str],
     labels: Collection[str] | None,
     notice: Callable[[str], None],
@@ -114,7 +117,7 @@ def _table(
     if columns:
         check_columns(columns, 2 if labels else 3)
     else:
-        columns = ("text", "label") if labels else tuple(languages)
+        columns = tuple(trained_on) or (("text", "label") if labels else tuple(languages))
         notice(f"columns of {path}: {','.join(columns)} (others: --columns)")
     return own_files((path,), columns)
 

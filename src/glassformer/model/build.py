@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -48,6 +48,7 @@ from glassformer.model.positions import (
 from glassformer.model.residual import PostNorm, PreNorm, Residual
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import LanguageModel, Transformer
+from glassformer.registry import call, find, registered
 
 Model = (
     Transformer | LanguageModel | TransformerClassifier | TransformerTagger | TransformerEmbedder
@@ -174,21 +175,19 @@ def _attention(s: ModelSettings, cross: bool = False) -> MultiHeadAttention:
         cross=cross,
         bias=s.attention_bias,
         dropout=s.attention_dropout,
-        kernel=KERNELS[s.attention],
+        kernel=find("attention", s.attention, KERNELS),
     )
 
 
 def _feed_forward(s: ModelSettings) -> nn.Module:
-    kind = FEED_FORWARDS[s.feed_forward]
-    return kind(s.d_model, s.d_ff, s.feed_forward_bias, s.feed_forward_dropout)
+    kind = find("feed_forward", s.feed_forward, FEED_FORWARDS)
+    bias, dropout = s.feed_forward_bias, s.feed_forward_dropout
+    made: nn.Module = call(kind, d_model=s.d_model, d_ff=s.d_ff, bias=bias, dropout=dropout)
+    return _marked(made, s.feed_forward not in FEED_FORWARDS)
 
 
 def _residual(s: ModelSettings) -> Residual:
     return RESIDUALS[s.residual](_norm(s), s.dropout)
-
-
-def _norm(s: ModelSettings) -> nn.Module:
-    return NORMS[s.norm](s.d_model, s.norm_eps)
 
 
 def _final_norm(s: ModelSettings) -> nn.Module | None:
@@ -200,7 +199,21 @@ def _embedding_norm(s: ModelSettings) -> nn.Module | None:
     return _norm(s) if s.embedding_norm else None
 
 
+def _norm(s: ModelSettings) -> nn.Module:
+    made: nn.Module = call(find("norm", s.norm, NORMS), d_model=s.d_model, eps=s.norm_eps)
+    return _marked(made, s.norm not in NORMS)
+
+
+def _marked(module: nn.Module, is_own: bool) -> nn.Module:
+    """Mark a registered variant, whose constructor has initialised it."""
+    if is_own:
+        module.initialises_itself = True  # type: ignore[assignment]
+    return module
+
+
 def _positions(s: ModelSettings, bidirectional: bool) -> NoPositions:
+    if own := registered("positions").get(s.positions):
+        return _own_positions(own, s, bidirectional)
     if s.positions == "sinusoidal":
         return PositionalEncoding(s.d_model)
     if s.positions == "sinusoidal-halves":
@@ -217,6 +230,20 @@ def _positions(s: ModelSettings, bidirectional: bool) -> NoPositions:
     if s.positions == "relative-bucketed":
         return BucketedRelativeBias(s.n_heads, bidirectional=bidirectional, **distance)
     return NoPositions()
+
+
+def _own_positions(own: Callable[..., NoPositions], s: ModelSettings, both: bool) -> NoPositions:
+    made = call(
+        own,
+        d_model=s.d_model,
+        n_heads=s.n_heads,
+        d_k=s.d_model // s.n_heads,
+        max_positions=s.max_positions,
+        max_distance=s.max_distance,
+        bidirectional=both,
+    )
+    made.initialises_itself = True
+    return cast(NoPositions, made)
 
 
 def _output(s: ModelSettings, embedding: TokenEmbedding) -> nn.Linear:

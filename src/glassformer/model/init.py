@@ -6,6 +6,8 @@ embeddings      normal, standard deviation 1/√d_model: vectors of standard dev
                 factor √d_model, and logits of that size where the table is tied to the output
 gains, biases   1, 0
 votes           0, until they are fitted to the training text
+
+A registered variant (`glassformer.register`) keeps the values of its own constructor.
 """
 
 from math import sqrt
@@ -29,7 +31,11 @@ def xavier(model: nn.Module) -> None:
         id(m.weight) for m in model.modules() if isinstance(m, TokenEmbedding | LearnedPositions)
     }
     packed = _packed_widths(model)
+    of_variants = [m for m in model.modules() if getattr(m, "initialises_itself", False)]
+    done = {id(part) for variant in of_variants for part in variant.modules()}
     for module in model.modules():
+        if id(module) in done:
+            continue
         if isinstance(module, nn.Linear):
             if id(module.weight) not in tables:  # a tied output projection is an embedding
                 _xavier_blocks(module, packed.get(id(module), [module.out_features]))

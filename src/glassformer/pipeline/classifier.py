@@ -1,7 +1,7 @@
 """Classification: a text in, a label and probabilities out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
@@ -13,7 +13,8 @@ from glassformer.pipeline.batches import (
     BATCH_TOKENS,
     Ids,
     Texts,
-    encode_sources,
+    check_list,
+    fit_sources,
     in_batches,
     max_source,
 )
@@ -38,6 +39,7 @@ class Classification:
     label: str
     probability: float
     probabilities: dict[str, float]
+    cut: int = field(default=0, compare=False)  # subwords at the end that were not read
 
 
 class Classifier:
@@ -75,27 +77,33 @@ class Classifier:
 
     @overload
     def classify(
-        self, text: str, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
+        self, text: str, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = True
     ) -> Classification: ...
     @overload
     def classify(
-        self, text: Texts, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
+        self, text: Texts, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = True
     ) -> list[Classification]: ...
     def classify(
-        self, text: str | Texts, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = False
+        self, text: str | Texts, *, batch_tokens: int = BATCH_TOKENS, truncate: bool = True
     ) -> Classification | list[Classification]:
         """Classify one text or many; return the answers in the order of the texts.
 
-        `truncate` cuts texts that are longer than the model was trained on; without it they are
-        refused.
+        Texts that are longer than the model was trained on are cut, as they were in training, and
+        `cut` of their answers counts the subwords left out. With truncate=False they are refused.
         """
         texts = [text] if isinstance(text, str) else list(text)
-        encoded = encode_sources(self.tokenizer, texts, self.max_length, truncate)
+        check_list(texts)
+        whole = self.tokenizer.encode(texts)
+        encoded = fit_sources(whole, texts, self.max_length, truncate)
+        cut = [len(ids) - len(kept) for ids, kept in zip(whole, encoded, strict=True)]
         rows = [[BOS, *ids] for ids in encoded]
 
         def answer(indices: Ids) -> list[Classification]:
             logits = self.runs.classify([rows[i] for i in indices])
-            return [self._classification(row) for row in logits]
+            return [
+                replace(self._classification(row), cut=cut[i])
+                for row, i in zip(logits, indices, strict=True)
+            ]
 
         never = Classification("", 0.0, {})  # every row holds BOS, so none is empty
         answers = in_batches(rows, batch_tokens, answer, never)

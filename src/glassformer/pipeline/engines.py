@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from glassformer.checkpoint.format import Checkpoint, types_of
+from glassformer.config import own_variants
 from glassformer.device import runs_on_cpu
 from glassformer.errors import InputError
 from glassformer.extras import require_torch
@@ -26,17 +27,24 @@ def inference_model(
     if engine not in get_args(Engine):
         raise InputError(
             f"There is no engine {engine!r}.",
-            f"The engines are {', '.join(get_args(Engine))}; auto is compiled.",
+            f"The engines are {', '.join(get_args(Engine))}; auto is compiled, but for registered "
+            "variants.",
             'Leave engine out, or say engine="torch" to reach into the torch model.',
         )
-    on_cpu = runs_on_cpu(device)
+    on_cpu, own = runs_on_cpu(device), own_variants(saved.settings.model)
     if engine == "compiled" and not on_cpu:
         raise InputError(
             f"The compiled engine does not run on the device {device!r}.",
             "It is for CPUs; on other devices the torch model decodes.",
             "Leave engine out, or say device='cpu'.",
         )
-    if engine == "torch" or not on_cpu:
+    if engine == "compiled" and own:
+        raise InputError(
+            f"The model has a registered {' and '.join(own)}.",
+            "The compiled engine computes the built-in variants only.",
+            'Load it with engine="torch", or leave engine out.',
+        )
+    if engine == "torch" or own or not on_cpu:
         require_torch('engine="torch"')
         from glassformer.pipeline.torch_models import load_torch
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from glassformer.checkpoint.format import Checkpoint, types_of
 from glassformer.checkpoint.weights import set_weights
+from glassformer.config import own_variants
 from glassformer.data.batch import pad
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.device import resolve
@@ -82,7 +83,8 @@ def torch_model(saved: Checkpoint, int8: bool | None = None) -> Model:
     back, so that they have the values that the compiled engine uses.
     """
     weights = saved.weights
-    check_types(saved.settings.model, types_of(weights))
+    if not own_variants(saved.settings.model):  # whose tensors only the built model knows
+        check_types(saved.settings.model, types_of(weights))
     for name in weights:
         check_values(name, weights[name])
     if int8 and not is_quantised(weights):

@@ -6,6 +6,11 @@ from math import isfinite
 HIGHER_IS_BETTER = {"loss": False, "bleu": True, "accuracy": True}
 
 
+def higher_is_better(metric: str) -> bool:
+    """Return whether a larger score is better; it is of every registered metric."""
+    return HIGHER_IS_BETTER.get(metric, True)
+
+
 @dataclass
 class EarlyStopping:
     metric: str
@@ -21,7 +26,7 @@ class EarlyStopping:
 
     def better(self, score: float) -> bool:
         """Take a validation's score; return whether it is the best so far. NaN never is."""
-        sign = 1 if HIGHER_IS_BETTER[self.metric] else -1
+        sign = 1 if higher_is_better(self.metric) else -1
         if isfinite(score) and (self.best is None or sign * score > sign * self.best):
             self.best, self.waited = score, 0
             return True
@@ -30,7 +35,7 @@ class EarlyStopping:
 
     def reached(self, target: float) -> bool:
         """Is the best so far as good as this?"""
-        sign = 1 if HIGHER_IS_BETTER[self.metric] else -1
+        sign = 1 if higher_is_better(self.metric) else -1
         return self.best is not None and sign * self.best >= sign * target
 
     @property

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.model.stack import Stack
+from glassformer.registry import call, registered
 
 
 class BatchedMuon(torch.optim.Muon):
@@ -81,6 +82,12 @@ def build_optimizers(
     products: torch.dtype | None = None,
 ) -> list[torch.optim.Optimizer]:
     """The optimisers of a model; the first group value of each, `peak`, is what schedules scale."""
+    if kind not in ("adamw", "muon"):
+        own = call(
+            registered("optimizer")[kind], model=model, learning_rate=rate, muon_rate=muon_rate,
+            weight_decay=weight_decay, betas=betas,
+        )  # fmt: skip
+        return with_peaks([own] if isinstance(own, torch.optim.Optimizer) else list(own))
     matrices = layer_matrices(model) if kind == "muon" else []
     chosen = {id(p) for p in matrices}
     rest = [p for p in model.parameters() if id(p) not in chosen]
@@ -89,6 +96,11 @@ def build_optimizers(
     ]
     if matrices:
         optimizers.append(BatchedMuon(matrices, products, lr=muon_rate, weight_decay=weight_decay))
+    return with_peaks(optimizers)
+
+
+def with_peaks(optimizers: list[torch.optim.Optimizer]) -> list[torch.optim.Optimizer]:
+    """Note the rate of each group as its peak, which the schedule scales."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]

@@ -6,7 +6,9 @@ Every schedule climbs linearly over the warm-up and is at its peak when it ends.
 from collections.abc import Callable
 from math import cos, pi, sqrt
 
-Schedule = Callable[[int], float]
+from glassformer.registry import find
+
+Schedule = Callable[[int, int, int], float]
 
 
 def inverse_sqrt(step: int, warmup: int, total: int) -> float:
@@ -43,7 +45,7 @@ def _progress(step: int, warmup: int, total: int) -> float:
     return min(1.0, (step - warmup) / max(1, total - warmup))
 
 
-SCHEDULES = {
+SCHEDULES: dict[str, Schedule] = {
     "inverse-sqrt": inverse_sqrt,
     "cosine": cosine,
     "linear": linear,
@@ -59,7 +61,8 @@ def factor(name: str, step: int, warmup: int, total: int, decay_share: float = 0
         return step / warmup
     if name == "trapezoid":
         return trapezoid(step, warmup, total, decay_share)
-    return SCHEDULES[name](step, max(1, warmup), total)
+    schedule: Schedule = find("schedule", name, SCHEDULES)
+    return schedule(step, max(1, warmup), total)
 
 
 def paper_peak(d_model: int, warmup: int) -> float:
