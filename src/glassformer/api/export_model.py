@@ -6,7 +6,7 @@ from pathlib import Path
 from glassformer import checkpoint, pretrained
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import search
-from glassformer.errors import InputError, nearest
+from glassformer.errors import InputError, did_you_mean
 from glassformer.extras import require_torch
 from glassformer.pipeline import Translator, load_translator
 
@@ -61,7 +61,7 @@ def export(
         raise InputError(
             f"There is no format {to!r}.",
             f"Models are exported to {', '.join(FORMATS)}.",
-            f"Did you mean {nearest(to, FORMATS)!r}?",
+            did_you_mean(to, FORMATS, "For example to='ctranslate2'."),
         )
     folder = Path(output)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
