@@ -2,6 +2,7 @@
 import { Problem, events, get, post } from "/static/api.js";
 import * as attention from "/static/attention.js";
 import * as exports from "/static/exports.js";
+import * as lens from "/static/lens.js";
 import { decoded, drawGrid, el, percent } from "/static/parts.js";
 import * as saliency from "/static/saliency.js";
 import * as search from "/static/search.js";
@@ -113,6 +114,7 @@ async function look() {
     if (chosen().kind === "language model") byId("answer").textContent = found.trace.target.text;
     attention.show(found, act);
     search.show(found, act);
+    lens.show(found);
     saliency.show(found);
     facts();
     changes(other);
@@ -204,6 +206,7 @@ function listen() {
 function redraw() {
   if (!shown || byId("inside").hidden) return;
   attention.redraw();
+  lens.show(shown);
   saliency.show(shown);
 }
 async function start() {
