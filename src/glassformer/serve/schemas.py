@@ -190,6 +190,7 @@ class Model(BaseModel):
     kind: str
     directions: list[tuple[str, str]] = Field(description="Of a translator: source and target.")
     labels: list[str] = Field(description="Of a classifier.")
+    int8: bool = Field(description="Stored in eight bits, so that rounding changes nothing.")
 
 
 class ModelList(BaseModel):

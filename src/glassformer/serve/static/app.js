@@ -106,7 +106,7 @@ async function look() {
     const found = await post("/api/trace", request(), signal);
     const untouched = !state.off.size && !state.prefix.length;
     const whole = untouched ? found : await post("/api/trace", { ...request(), heads_off: [], prefix: [] }, signal);
-    const other = state.compare ? await post("/api/trace", request({ int8: true }), signal) : null;
+    const other = state.compare && !chosen().int8 ? await post("/api/trace", request({ int8: true }), signal) : null;
     [shown, plain] = [found, whole];
     status(took);
     byId("inside").ariaBusy = "false";
@@ -177,6 +177,7 @@ function setModel(id, text) {
   fill(byId("direction"), directions.map(([from, to]) => [to, `${from} → ${to}`]), state.to);
   byId("direction-label").hidden = directions.length === 0;
   byId("beam-label").hidden = kind === "classifier";
+  byId("compare-label").hidden = chosen().int8;
   byId("reference-label").hidden = kind !== "translator";
   for (const one of ["temperature-label", "top-k-label", "top-p-label", "continue"]) byId(one).hidden = kind !== "language model";
   const example = EXAMPLES[kind];

@@ -1,5 +1,5 @@
 // The logit lens: the token that each layer would write at each step.
-import { colour, el, percent, readable } from "/static/parts.js";
+import { colour, el, percent, readable, textOn } from "/static/parts.js";
 
 const byId = (id) => document.getElementById(id);
 
@@ -13,7 +13,7 @@ export function show(data) {
     el("th", { scope: "row" }, layer === 0 ? "embedding" : `layer ${layer}`), ...steps.map(([token, p, own], step) => {
       const cell = el("td", token === written[step] ? { class: "same" } : {}, el("bdi", { dir: "auto" }, readable(token)));
       cell.style.background = `color-mix(in srgb, ${colour("--for")} ${(100 * p).toFixed(1)}%, transparent)`;
-      cell.style.color = p > 0.5 ? colour("--page") : colour("--ink");
+      cell.style.color = textOn(p);
       cell.setAttribute("title", `“${readable(token)}” ${percent(p)}; “${readable(written[step])}” ${percent(own)}`);
       return cell;
     })));
