@@ -233,6 +233,17 @@ def test_the_tour_has_eight_steps_and_ends_where_it_began(opened: Callable[..., 
     assert page.is_hidden("#tour")
 
 
+def test_the_same_head_in_int8_is_shown_beside_it(
+    opened: Callable[..., Page], folders: dict[str, Any]
+) -> None:
+    one = opened()
+    page = one.look()
+    page.check("#compare")
+    page.wait_for_selector("#other canvas")
+    rounded = load(folders["toy-translator"], int8=True, engine="torch").towards("fr")
+    assert outcome(one) == told(trace_of(rounded, TEXT, beam_size=5))
+
+
 def test_every_export_is_a_file(opened: Callable[..., Page]) -> None:
     page = opened().look()
     endings = {"SVG": "</svg>", "CSV": "", "PNG": "", "trace": "}", "HTML": "</html>"}

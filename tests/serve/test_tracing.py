@@ -1,5 +1,6 @@
 """Traces over HTTP equal those of Python, with forced tokens and with heads switched off."""
 
+from math import log
 from typing import Any
 
 import pytest
@@ -70,6 +71,17 @@ def test_heads_that_are_off_change_the_answer_as_zeros_in_the_output_projection(
         one.output.weight.data = weights
     with_all = trace_of(torch_model, TEXT, beam_size=2)
     assert found["log_probability"] != pytest.approx(with_all.nodes[with_all.answer or 0])
+
+
+def test_the_lens_ends_with_the_probabilities_of_the_answer(
+    client: TestClient, torch_model: Any
+) -> None:
+    found = traced(client, beam_size=1)
+    trace = trace_of(torch_model, TEXT, beam_size=1)
+    total = sum(log(own) for _, _, own in found["lens"][-1])
+    assert total == pytest.approx(trace.nodes[trace.answer or 0].log_probability, rel=1e-4)
+    assert [token for token, *_ in found["lens"][-1]] == list(trace.target.tokens)
+    assert traced(client, model="toy-labels")["lens"] == []
 
 
 def test_bleu_is_against_the_reference(client: TestClient) -> None:

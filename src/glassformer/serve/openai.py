@@ -141,6 +141,7 @@ async def answer_models(server: Server, _: None) -> s.ModelList:
                 created=server.created,
                 kind=one.kind,
                 directions=one.directions,
+                int8=one.pipeline.int8,
                 labels=list(one.pipeline.labels) if isinstance(one.pipeline, Classifier) else [],
             )
             for one in server.models

@@ -190,6 +190,7 @@ class Model(BaseModel):
     kind: str
     directions: list[tuple[str, str]] = Field(description="Of a translator: source and target.")
     labels: list[str] = Field(description="Of a classifier.")
+    int8: bool = Field(description="Stored in eight bits, so that rounding changes nothing.")
 
 
 class ModelList(BaseModel):
@@ -254,6 +255,10 @@ class TraceResponse(BaseModel):
     aligned: list[int] | None = Field(description="Layer and head that aligns best.")
     log_probability: float | None
     bleu: float | None = Field(description="Of the output against the reference.")
+    lens: list[list[tuple[str, float, float]]] = Field(
+        description="Of each layer, the embedding first, and each step: the token that it would "
+        "predict, its probability, and that of the token that is written."
+    )
     prompt: int = Field(description="Tokens of a language model's prompt.")
     caution: str
 

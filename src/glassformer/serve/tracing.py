@@ -6,9 +6,13 @@ It needs torch, and is imported when the first trace is asked for.
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from glassformer.decode.search import output_limits
 from glassformer.evaluate.bleu import bleu
 from glassformer.inspect.heads import agreement, information
+from glassformer.inspect.lens import logit_lens
+from glassformer.inspect.masking import gated, gates_without
 from glassformer.inspect.pictures import CAUTION
 from glassformer.inspect.report import data_of, html_of, summary
 from glassformer.inspect.trace import Trace, trace_of
@@ -56,6 +60,7 @@ class Tracer:
             aligned=aligned(found),
             log_probability=None if found.answer is None else _log_probability(found),
             bleu=_bleu(found, body.reference),
+            lens=lens(pipeline, found, body),
             prompt=prompt,
             caution=CAUTION,
         )
@@ -110,6 +115,25 @@ def aligned(trace: Trace) -> list[int] | None:
         told = information(next(iter(trace.attention.values())))
     layer, head = divmod(int(told.argmax()), told.size(1))
     return [layer, head]
+
+
+def lens(
+    pipeline: Pipeline, trace: Trace, body: TraceRequest
+) -> list[list[tuple[str, float, float]]]:
+    """Return the prediction of each layer at each step; a classifier has none."""
+    if isinstance(pipeline, Classifier) or trace.target is None or trace.decoder_input is None:
+        return []
+    model = pipeline.model
+    source = None if trace.source is None else trace.source.ids
+    with gated(model, gates_without(model, body.heads_off)):
+        found = logit_lens(model, source, trace.decoder_input.ids).exp()
+    best, tokens = found.max(-1)
+    written = found[:, torch.arange(found.size(1)), list(trace.target.ids)]
+    subwords = pipeline.tokenizer
+    if isinstance(pipeline, Translator):
+        subwords = pipeline.target_tokenizer
+    rows = zip(tokens.tolist(), best.tolist(), written.tolist(), strict=True)
+    return [list(zip(subwords.pieces(ids), p, own, strict=True)) for ids, p, own in rows]
 
 
 def _log_probability(trace: Trace) -> float:

@@ -138,6 +138,12 @@ export function colour(name) {
   return window.getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+// The colour of text on a shade of --for, so that the contrast is at least 4, and mostly far more.
+export function textOn(share) {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
+  return colour(share > (dark ? 0.6 : 0.78) ? "--page" : "--ink");
+}
+
 const LETTER = 13; // pixels of a label, and of the line that it needs
 const WIDEST = 96, HIGHEST = 32; // pixels of a cell
 

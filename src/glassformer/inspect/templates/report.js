@@ -52,7 +52,7 @@ function start(document, window) {
       const share = row < 0 ? 0 : grid.cells[row][x];
       const strength = `${(100 * share).toFixed(2)}%`;
       token.style.background = `color-mix(in srgb, ${colour("--for")} ${strength}, transparent)`;
-      token.style.color = share > 0.55 ? colour("--page") : colour("--ink");
+      token.style.color = textOn(share);
       token.setAttribute("title", strength);
       return token;
     }));

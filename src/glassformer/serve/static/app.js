@@ -2,6 +2,7 @@
 import { Problem, events, get, post } from "/static/api.js";
 import * as attention from "/static/attention.js";
 import * as exports from "/static/exports.js";
+import * as lens from "/static/lens.js";
 import { decoded, drawGrid, el, percent } from "/static/parts.js";
 import * as saliency from "/static/saliency.js";
 import * as search from "/static/search.js";
@@ -105,7 +106,7 @@ async function look() {
     const found = await post("/api/trace", request(), signal);
     const untouched = !state.off.size && !state.prefix.length;
     const whole = untouched ? found : await post("/api/trace", { ...request(), heads_off: [], prefix: [] }, signal);
-    const other = state.compare ? await post("/api/trace", request({ int8: true }), signal) : null;
+    const other = state.compare && !chosen().int8 ? await post("/api/trace", request({ int8: true }), signal) : null;
     [shown, plain] = [found, whole];
     status(took);
     byId("inside").ariaBusy = "false";
@@ -113,6 +114,7 @@ async function look() {
     if (chosen().kind === "language model") byId("answer").textContent = found.trace.target.text;
     attention.show(found, act);
     search.show(found, act);
+    lens.show(found);
     saliency.show(found);
     facts();
     changes(other);
@@ -175,6 +177,7 @@ function setModel(id, text) {
   fill(byId("direction"), directions.map(([from, to]) => [to, `${from} → ${to}`]), state.to);
   byId("direction-label").hidden = directions.length === 0;
   byId("beam-label").hidden = kind === "classifier";
+  byId("compare-label").hidden = chosen().int8;
   byId("reference-label").hidden = kind !== "translator";
   for (const one of ["temperature-label", "top-k-label", "top-p-label", "continue"]) byId(one).hidden = kind !== "language model";
   const example = EXAMPLES[kind];
@@ -204,6 +207,7 @@ function listen() {
 function redraw() {
   if (!shown || byId("inside").hidden) return;
   attention.redraw();
+  lens.show(shown);
   saliency.show(shown);
 }
 async function start() {

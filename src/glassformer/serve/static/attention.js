@@ -1,6 +1,6 @@
 // The attention of one head, large, and of all heads as thumbnails.
 import {
-  cellAt, colour, decoded, drawGrid, el, groupsOf, headOf, merged, percent, readable, rowOf,
+  cellAt, colour, decoded, drawGrid, el, groupsOf, headOf, merged, percent, readable, rowOf, textOn,
 } from "/static/parts.js";
 import { headId, state } from "/static/view.js";
 
@@ -97,7 +97,7 @@ function shade(row) {
   [...byId("column-tokens").children].forEach((token, x) => {
     const share = grid.cells[row][x];
     token.style.background = `color-mix(in srgb, ${colour("--for")} ${(100 * share).toFixed(1)}%, transparent)`;
-    token.style.color = share > 0.5 ? colour("--page") : colour("--ink");
+    token.style.color = textOn(share);
     token.setAttribute("title", percent(share));
   });
   const order = grid.cells[row].map((value, x) => [value, x]).sort((a, b) => b[0] - a[0]);

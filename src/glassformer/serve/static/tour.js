@@ -5,7 +5,7 @@ const byId = (id) => document.getElementById(id);
 // Each step: the section that it shows, a heading, a text, and the kind of attention to choose.
 const STEPS = [
   ["text", "A text goes in", "The text is cut into subwords: frequent words whole, rare ones in pieces. Each becomes a vector, and a code of its position is added, because attention itself knows no order."],
-  ["h-attention", "The encoder reads it", "Every row is a token, every column a token that it takes information from: softmax(QKᵀ/√d_k). A dark cell is a large weight; the weights of a row add up to 1.", "encoder"],
+  ["h-attention", "The encoder reads it", "Every row is a token, every column a token that it takes information from: softmax(QKᵀ/√d_k). A strong colour is a large weight; the weights of a row add up to 1.", "encoder"],
   ["thumbs", "Many heads look at once", "Each layer has several heads with projections of their own. Some look at the neighbour, some spread out: the entropy below each picture says how sharp it is."],
   ["h-attention", "The decoder looks back", "The output is written token by token. A row sees the tokens before it only: everything right of the diagonal is masked. Row t writes token t, and has read the one before.", "decoder"],
   ["h-attention", "And looks at the source", "Cross-attention joins the two: queries of the output, keys and values of the source. In the best head you can read off which word translates which.", "cross"],
