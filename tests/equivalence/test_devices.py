@@ -12,6 +12,7 @@ fake tensors                    forward and steps of a search, every position sc
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ from glassformer.inspect.links import TextPair
 from glassformer.inspect.masking import without_head
 from glassformer.inspect.trace import trace_of
 from glassformer.inspect.word_attention import split_words, word_attentions
+from glassformer.lab.gates import diversity, importance, prune
+from glassformer.lab.learning import Plan, Task, gradient_norms, loss, small_model, train
 from glassformer.model import positions
 from glassformer.model.build import build
 from glassformer.model.positions import NoPositions, longest_float, sinusoids
@@ -226,6 +229,24 @@ def test_a_run_is_trained_saved_and_resumed_on_a_device_as_on_the_cpu(
     assert_same_bits(tmp_path / "whole", tmp_path / "parts")
     for folder in ("whole", "from-cpu"):
         assert_close(latest(tmp_path / folder).weights, latest(tmp_path / "cpu").weights, **NEAR)
+
+
+def test_a_model_of_the_lab_learns_and_is_pruned_where_it_is() -> None:
+    task = Task("copy", kind="translator", symbols=4, lengths=(2, 4))
+    plan = Plan(steps=2, batch=4, validate_every=1)
+    with standing_in() as device:
+        model = small_model(task, d_model=8, d_ff=8, encoder_layers=1, decoder_layers=1)
+        twin = deepcopy(model)
+        model.to(device)
+        held_out = task.held_out(4)
+        runs = [train(one, task, plan, 0, held_out) for one in (twin, model)]
+        found = [next(iter(prune(one, held_out))) for one in (twin, model)]
+        worth = [importance(m, held_out, g) for m, g in zip((twin, model), found, strict=True)]
+        assert diversity(model, held_out) == pytest.approx(diversity(twin, held_out), rel=1e-3)
+        assert loss(model, held_out) == pytest.approx(loss(twin, held_out), rel=1e-4)
+        assert gradient_norms(model, held_out).keys() == {"encoder", "decoder"}
+    assert runs[1].losses == pytest.approx(runs[0].losses, rel=1e-4)
+    assert worth[1] == pytest.approx(worth[0], rel=1e-2, abs=1e-5)
 
 
 # Pipelines
