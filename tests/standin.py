@@ -134,18 +134,24 @@ def _allocate(name: str, *args: Any, device: Any = None, **kwargs: Any) -> Stand
 
 @contextmanager
 def standing_in(*lacks: torch.dtype) -> Iterator[torch.device]:
-    """Yield the device, which exists inside the block.
+    """Yield the device, which exists inside the block."""
+    with as_on_a_gpu(), _Device(lacks):
+        yield torch.device(NAME, 0)
 
-    Two switches of torch make the rest like a GPU: torch.tensor(list, device=...) copies to the
-    device where operators are seen, and Module.to keeps parameters that are tied tied.
+
+@contextmanager
+def as_on_a_gpu() -> Iterator[None]:
+    """Set two switches of torch by which the device is like a GPU.
+
+    torch.tensor(list, device=...) copies to the device where operators are seen, and Module.to
+    keeps parameters that are tied tied.
     """
     lifted = torch._C._only_lift_cpu_tensors()
     swapped = torch.__future__.get_swap_module_params_on_conversion()
     torch._C._set_only_lift_cpu_tensors(True)
     torch.__future__.set_swap_module_params_on_conversion(True)
     try:
-        with _Device(lacks):
-            yield torch.device(NAME, 0)
+        yield
     finally:
         torch._C._set_only_lift_cpu_tensors(lifted)
         torch.__future__.set_swap_module_params_on_conversion(swapped)

@@ -1,13 +1,13 @@
 """How torch's threads wait for each other on a CPU, set before torch is imported.
 
-OpenMP's threads spin where they wait, about a millisecond, before they sleep. On a machine with
-other work a spinning thread holds the core that the awaited one needs. `glassformer bench busy`
-measures ways of waiting.
+A thread of GNU OpenMP turns 300,000 times in a loop where it waits, before it sleeps. On a machine
+with other work it holds the core that the awaited thread needs. `glassformer bench busy` measures
+ways of waiting.
 """
 
 import os
 
-SPINS = 1_000  # turns of the waiting loop, some µs: enough for threads that end together
+SPINS = 1_000  # turns of the waiting loop, for threads that end at almost the same time
 VARIABLES = {"GOMP_SPINCOUNT": str(SPINS)}
 CHOICES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # by which a user has chosen already
 

@@ -12,6 +12,7 @@ fake tensors                    forward and steps of a search, every position sc
 """
 
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,22 @@ from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import search
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.decode.torch_decoder import _top as top_places
+from glassformer.evaluate.failures import attention_use
+from glassformer.inspect.links import TextPair
+from glassformer.inspect.masking import without_head
+from glassformer.inspect.trace import trace_of
+from glassformer.inspect.word_attention import split_words, word_attentions
+from glassformer.lab.gates import diversity, importance, prune
+from glassformer.lab.learning import Plan, Task, gradient_norms, loss, small_model, train
 from glassformer.model import positions
 from glassformer.model.build import build
 from glassformer.model.positions import NoPositions, longest_float, sinusoids
+from glassformer.pipeline import load_classifier, load_translator
 from glassformer.train.distributed import World
 from glassformer.train.optimizer import build_optimizers
 from glassformer.train.step import Objective, train_step
-from standin import DeviceMixError, standing_in
+from standin import NAME as STAND_IN
+from standin import DeviceMixError, as_on_a_gpu, standing_in
 from train.runs import assert_same_bits, latest, tiny, trained
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -158,8 +168,8 @@ def fake_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     """
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     monkeypatch.setattr(torch.Tensor, "__bool__", lambda x: False)
-    with standing_in() as device, FakeTensorMode():
-        yield device
+    with as_on_a_gpu(), FakeTensorMode():
+        yield torch.device(STAND_IN, 0)
 
 
 @pytest.mark.parametrize("scheme", POSITIONS)
@@ -219,3 +229,57 @@ def test_a_run_is_trained_saved_and_resumed_on_a_device_as_on_the_cpu(
     assert_same_bits(tmp_path / "whole", tmp_path / "parts")
     for folder in ("whole", "from-cpu"):
         assert_close(latest(tmp_path / folder).weights, latest(tmp_path / "cpu").weights, **NEAR)
+
+
+def test_a_model_of_the_lab_learns_and_is_pruned_where_it_is() -> None:
+    task = Task("copy", kind="translator", symbols=4, lengths=(2, 4))
+    plan = Plan(steps=2, batch=4, validate_every=1)
+    with standing_in() as device:
+        model = small_model(task, d_model=8, d_ff=8, encoder_layers=1, decoder_layers=1)
+        twin = deepcopy(model)
+        model.to(device)
+        held_out = task.held_out(4)
+        runs = [train(one, task, plan, 0, held_out) for one in (twin, model)]
+        found = [next(iter(prune(one, held_out))) for one in (twin, model)]
+        worth = [importance(m, held_out, g) for m, g in zip((twin, model), found, strict=True)]
+        assert diversity(model, held_out) == pytest.approx(diversity(twin, held_out), rel=1e-3)
+        assert loss(model, held_out) == pytest.approx(loss(twin, held_out), rel=1e-4)
+        assert gradient_norms(model, held_out).keys() == {"encoder", "decoder"}
+    assert runs[1].losses == pytest.approx(runs[0].losses, rel=1e-4)
+    assert worth[1] == pytest.approx(worth[0], rel=1e-2, abs=1e-5)
+
+
+# Pipelines
+
+ENGLISH, FRENCH = "A dog runs in the snow.", "Un chien court dans la neige."
+
+
+def test_texts_are_translated_and_traced_on_a_device_as_on_the_cpu() -> None:
+    here, there = (load_translator("captions-en-fr", engine="torch") for _ in range(2))
+    with standing_in() as device:
+        there.model.to(device)
+        assert there.translate(ENGLISH, 2) == here.translate(ENGLISH, 2)
+        assert there.inputs(ENGLISH, FRENCH)[0].device == device
+        traces = [trace_of(one, ENGLISH, FRENCH) for one in (here, there)]
+        pair = TextPair(ENGLISH, FRENCH, split_words(ENGLISH), split_words(FRENCH))
+        words = [next(word_attentions(one, [pair])) for one in (here, there)]
+        uses = [attention_use(one, ENGLISH, FRENCH) for one in (here, there)]
+        with without_head(there.model, "cross", 0, 0):
+            there.translate(ENGLISH, 1)
+    assert_close(traces[1].attention, traces[0].attention, **NEAR)
+    assert_close(traces[1].saliency, traces[0].saliency, rtol=1e-3, atol=1e-4)
+    assert_close(words[1], words[0], **NEAR)
+    assert uses[0] is not None and uses[1] is not None
+    assert uses[1].end_share == pytest.approx(uses[0].end_share, rel=1e-3)
+
+
+def test_a_text_is_classified_and_traced_on_a_device_as_on_the_cpu() -> None:
+    here, there = (load_classifier("sentiment", engine="torch") for _ in range(2))
+    text = "A dull film."
+    with standing_in() as device:
+        there.model.to(device)
+        answers = [one.classify(text).probabilities for one in (here, there)]
+        traces = [trace_of(one, text) for one in (here, there)]
+    assert answers[1] == pytest.approx(answers[0], rel=1e-4)
+    assert_close(traces[1].attention, traces[0].attention, **NEAR)
+    assert_close(traces[1].saliency, traces[0].saliency, rtol=1e-3, atol=1e-4)

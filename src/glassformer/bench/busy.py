@@ -1,7 +1,7 @@
 """`bench busy`: how training shares a machine with other work, by how its threads wait.
 
-Threads that share each product of an update wait for each other at its end. One that spins gives
-its core to nobody, not even to the thread that it waits for. How long OpenMP lets a thread spin
+Threads that share each product of an update wait for each other at its end. One that spins
+keeps its core, even from the thread that it waits for. How long OpenMP lets a thread spin
 before it sleeps is an environment variable, read when torch is imported: each way of waiting is
 measured in a process of its own, alone and beside jobs that keep the processor busy.
 """

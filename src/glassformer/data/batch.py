@@ -19,7 +19,7 @@ IGNORE = -100  # the label of a position that asks nothing, as torch's losses ha
 
 
 class Counts(NamedTuple):
-    """What is counted on the CPU, before a batch is on a device to wait for."""
+    """Sizes of a batch, counted on the CPU before it is on a device to wait for."""
 
     labels: int
     tokens: int

@@ -20,12 +20,14 @@ Gates = dict[str, Tensor]  # a factor per head, (H,) or (B, H), by the name of t
 
 def open_gates(model: nn.Module) -> Gates:
     """Return gates that are all 1."""
-    return {name: torch.ones(a.n_heads) for name, a in attentions(model).items()}
+    device = next(model.parameters()).device
+    return {name: torch.ones(a.n_heads, device=device) for name, a in attentions(model).items()}
 
 
 def importance(model: nn.Module, batch: Batch, gates: Gates) -> dict[Head, float]:
     """Return |∂ loss / ∂ gate| of each open gate, mean over sentences (Michel et al., Eq. 2)."""
     model.eval()
+    batch = batch.to(next(model.parameters()).device)
     rows = len(batch.labels)
     each = {name: gate.expand(rows, -1).clone().requires_grad_() for name, gate in gates.items()}
     with gated(model, each):
@@ -34,7 +36,7 @@ def importance(model: nn.Module, batch: Batch, gates: Gates) -> dict[Head, float
     found: dict[Head, float] = {}
     for name, gate in each.items():
         assert gate.grad is not None, "every attention contributes to the loss"
-        gradients = gate.grad.abs().mean(0).tolist()
+        gradients = gate.grad.abs().mean(0).cpu().tolist()
         found |= {(name, i): g for i, g in enumerate(gradients) if gates[name][i] > 0}
     return found
 
@@ -60,12 +62,13 @@ def diversity(model: nn.Module, batch: Batch) -> float:
     0: all heads attend alike; 1: no two heads attend to the same token. The mean is over queries,
     pairs of heads of one attention, and attentions.
     """
+    batch = batch.to(next(model.parameters()).device)
     with record_attention(model.eval()) as maps:
         model(*batch.inputs)
     distances = []
     for name, (weights,) in maps.items():
         heads = weights.transpose(0, 1)[:, _real_queries(name, batch)]  # (H, queries, S)
-        one, other = torch.triu_indices(len(heads), len(heads), offset=1)
+        one, other = torch.triu_indices(len(heads), len(heads), 1, device=heads.device)
         distances.append(pairwise_divergence(heads)[one, other].sqrt().mean(-1))
     return float(torch.cat(distances).mean())
 

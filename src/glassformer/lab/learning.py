@@ -129,15 +129,19 @@ def small_model(task: Task, **changes: Any) -> nn.Module:
 def train(
     model: nn.Module, task: Task, plan: Plan, seed: int, held_out: Batch | None = None
 ) -> TrainingRun:
-    """Train on new examples at every step. Divergence ends the run and is recorded, not raised."""
+    """Train on new examples at every step, on the device that the model is on.
+
+    Divergence ends the run and is recorded, not raised.
+    """
     objective = Objective(model, plan.smoothing)
     optimizers = build_optimizers(
         model, plan.optimizer, plan.rate, plan.muon_rate, plan.weight_decay, plan.betas
     )
-    held_out = task.held_out() if held_out is None else held_out
+    device = next(model.parameters()).device
+    held_out = (task.held_out() if held_out is None else held_out).to(device)
     run = TrainingRun()
     for step in range(1, plan.steps + 1):
-        batch = task.batch(seed, step, plan.batch)
+        batch = task.batch(seed, step, plan.batch).to(device)
         scale = factor(plan.schedule, step, plan.warmup, plan.steps)
         model.train()
         try:
@@ -161,6 +165,7 @@ def train(
 def accuracy(model: nn.Module, batch: Batch) -> float:
     """Return the percent of labels predicted correctly with teacher forcing."""
     model.eval()
+    batch = batch.to(next(model.parameters()).device)
     features = cast(Any, model).features(*batch.inputs)
     labelled = batch.labels != IGNORE
     predicted = cast(Any, model).output(features[labelled]).argmax(-1)
@@ -171,6 +176,7 @@ def accuracy(model: nn.Module, batch: Batch) -> float:
 def loss(model: nn.Module, batch: Batch) -> float:
     """Return the loss per label with teacher forcing, without smoothing."""
     model.eval()
+    batch = batch.to(next(model.parameters()).device)
     features = cast(Any, model).features(*batch.inputs)
     total, labels = smoothed_loss(features, cast(Any, model).output, batch.labels)
     return float(total) / labels
@@ -203,6 +209,7 @@ def greedy_decode(model: nn.Module, batch: Batch) -> Outputs:
 def gradients(model: nn.Module, batch: Batch) -> Iterator[None]:
     """Give every parameter its gradient of the loss per label inside the block."""
     model.zero_grad()
+    batch = batch.to(next(model.parameters()).device)
     total: Tensor = Objective(model, 0.0)(batch.labels, *batch.inputs)
     (total / batch.n_labels).backward()
     yield

@@ -1,4 +1,4 @@
-"""What a run sets and reports on a GPU: kernels, memory, utilisation."""
+"""GPUs in training: the kernels of a run, and memory and utilisation in its log."""
 
 import os
 from collections.abc import Iterator
