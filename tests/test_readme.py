@@ -19,6 +19,7 @@ from glassformer.model.build import build
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+TRAINED = r"glassformer (?:train|ablate) ([a-z0-9][\w-]*)(?![\w./-])"  # a recipe's name, no path
 RECIPES = ROOT / "src/glassformer/recipes"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
