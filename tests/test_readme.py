@@ -19,6 +19,7 @@ from glassformer.model.build import build
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+TRAINED = r"glassformer (?:train|ablate) ([a-z0-9][\w-]*)(?![\w./-])"  # a recipe's name, no path
 RECIPES = ROOT / "src/glassformer/recipes"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -131,7 +132,9 @@ def test_the_recipes_that_are_named_exist() -> None:
     named = {
         name
         for page in PAGES
-        for name in re.findall(r"glassformer (?:train|ablate) ([a-z0-9][\w-]*)", page.read_text())
+        for name in re.findall(
+            r"glassformer (?:train|ablate) ([a-z0-9][\w-]*)(?![\w./-])", page.read_text()
+        )
     }
     assert named
     assert [name for name in named if not (RECIPES / f"{name}.toml").is_file()] == []

@@ -16,7 +16,8 @@ MAY_IMPORT = {
     "errors": set(),
     "aliases": {"errors"},
     "registry": {"errors"},
-    "config": {"aliases", "registry", "errors"},
+    "settings_base": {"aliases", "registry", "errors"},
+    "config": {"aliases", "registry", "errors", "settings_base"},
     "recipes": set(),
     "extras": {"errors"},
     "device": GROUND | {"extras"},
@@ -44,8 +45,7 @@ MAY_IMPORT = {
     | {"extras", "data", "device", "model", "checkpoint", "decode", "engine", "quantize"}
     | {"pretrained"},
     "evaluate": GROUND
-    | {"registry"}
-    | {"callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
+    | {"registry", "callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
     | {"picture", "progress"},
     "doctor": GROUND
     | {"extras", "compiled", "device", "machine", "checkpoint", "pretrained", "pipeline"},

@@ -50,7 +50,7 @@ def test_the_demo_trains_shows_and_draws(glassformer: Command) -> None:
     assert "alignment error rate " in out and "layer 1, head " in out
     picture = Path("runs/demo/alignment.png")
     assert picture.read_bytes().startswith(b"\x89PNG") and str(picture) in out
-    assert "Next:" in out and "glassformer train recipes/" in out
+    assert "Next:" in out and "glassformer train reverse" in out
 
     code, again, err = glassformer("demo", *SMALL)
     assert code == 0 and "the model in runs/demo" in err

@@ -36,7 +36,7 @@ def recipes(
 
 
 NEXT = """\
-glassformer train RECIPE             train one
-glassformer recipes RECIPE > my.toml take it as a start
-glassformer train --translate FILE   no recipe: your own pairs
-glassformer train --classify FILE    your own texts and labels"""
+glassformer train RECIPE              train one
+glassformer recipes RECIPE > my.toml  take it as a start
+glassformer train --translate FILE    your own pairs
+glassformer train --classify FILE     your texts and labels"""
