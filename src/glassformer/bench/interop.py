@@ -42,7 +42,7 @@ CHINESE = (
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of the comparison: the folder of weights, the folder of packages, and numbers of texts."""
+    """Plan of the comparison: folders of packages and weights, and numbers of texts."""
 
     work: Path  # where packages are fetched to and models are written
     weights: Path | None  # with stories260K/ and bart-g2p/
