@@ -42,7 +42,7 @@ CHINESE = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What is compared: the folder of weights, the folder of packages, and numbers of texts."""
+    """Plan of the comparison: folders of packages and weights, and numbers of texts."""
 
     work: Path  # where packages are fetched to and models are written
     weights: Path | None  # with stories260K/ and bart-g2p/
@@ -132,7 +132,7 @@ def minilm(plan: Plan) -> Row:
             expected.append(torch.nn.functional.normalize(states.mean(0), dim=0).numpy())
     error = float(np.abs(model.embed(texts) - np.array(expected)).max())
     near, far = model.embed(["A man eats bread.", "The stock market fell."])
-    ask = model.embed("Somebody is eating food.")
+    ask = model.embed("People are eating food.")
     ranked = bool(ask @ near > ask @ far)
     must = f"embeddings within 1e-5 of Hugging Face, {len(texts)} sentences; related text first"
     return [

@@ -478,7 +478,7 @@ def interop(
     output: Annotated[Path | None, _json_option("bench_interop")] = None,
     quick: Quick = False,
 ) -> None:
-    """Compare imported models with the libraries that they come from."""
+    """Compare imported models with their libraries."""
     require_torch("glassformer bench interop")
     from glassformer.bench.interop import Plan, bench_interop
 

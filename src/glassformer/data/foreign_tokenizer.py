@@ -84,7 +84,7 @@ def _refused(why: str) -> DataError:
 
 
 class ForeignTokenizer(Tokenizer):
-    """What the tokenizers of imported models have in common."""
+    """Base of the tokenizers of imported models."""
 
     is_foreign = True
 

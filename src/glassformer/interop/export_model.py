@@ -38,6 +38,7 @@ def export_ctranslate2(model: Translator, saved: Checkpoint, folder: Path, int8:
             rows,
             beam_size=1,
             max_decoding_length=LONGEST,
+            min_decoding_length=0,
             suppress_sequences=[[target[i]] for i in _banned(model)],
         )
         ids = {piece: i for i, piece in enumerate(target)}
@@ -63,6 +64,10 @@ def export_hugging_face(model: Translator, saved: Checkpoint, folder: Path, int8
     settings = saved.settings.model
     if settings.positions == "sinusoidal":
         settings, weights = in_halves(settings, weights)
+    if settings.tie_source_target and not settings.tie_target_output:
+        # Marian shares the embeddings of both sides with the output, or not at all.
+        settings = settings.replace(tie_source_target=False)
+        weights = {**weights, "decoder.embedding.weight": weights["encoder.embedding.weight"]}
     torch_model: Any = build(settings).eval()
     set_weights(torch_model, weights)
     theirs = to_marian(torch_model, MAX_LENGTH)
@@ -91,7 +96,7 @@ def export_hugging_face(model: Translator, saved: Checkpoint, folder: Path, int8
             ids = torch.tensor([_read(model, text)])
             with torch.inference_mode():
                 out = again.generate(ids, max_new_tokens=LONGEST, **how)
-            found.append([int(i) for i in out[0]])
+            found.append([int(i) for i in out[0][1:]])  # behind the begin mark
         return found
 
     return answer

@@ -77,7 +77,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 class _Reader:
-    """What the variables of a file say of the architecture, and the weights in our names."""
+    """Reads the architecture from the variables of a file, and the weights in our names."""
 
     def __init__(self, file: CTranslate2File) -> None:
         self.file, self.taken = file, set[str]()
