@@ -22,19 +22,23 @@ MAY_IMPORT = {
     "output": {"errors"},
     "picture": {"errors", "output"},
     "quantize": {"callable_module"},
+    "ngrams": {"config", "quantize"},
     "callable_module": set(),
     "progress": set(),
     "data": GROUND,
     "model": {"errors"},
     "model/build.py": GROUND,
     "checkpoint": GROUND | {"data"},
-    "train": GROUND | {"callable_module", "data", "model", "checkpoint", "quantize", "pretrained"},
+    "train": GROUND
+    | {"callable_module", "data", "model", "checkpoint", "ngrams", "quantize"}
+    | {"pretrained"},
     "decode": {"errors", "compiled"},
     "decode/torch_decoder.py": {"errors", "model"},
-    "engine": GROUND | {"compiled", "decode", "quantize"},
+    "engine": GROUND | {"compiled", "decode", "ngrams", "quantize"},
     "pretrained": GROUND,
     "pipeline": GROUND
-    | {"extras", "data", "model", "checkpoint", "decode", "engine", "quantize", "pretrained"},
+    | {"extras", "data", "model", "checkpoint", "decode", "engine", "ngrams"}
+    | {"quantize", "pretrained"},
     "evaluate": GROUND
     | {"callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
     | {"picture", "progress"},
@@ -51,7 +55,7 @@ FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 # What a core installation imports: at import time nothing here may need torch or jaxtyping,
 TORCH_FREE = {
     *("errors", "config", "extras", "compiled", "machine", "measure", "output", "picture"),
-    "quantize",
+    *("ngrams", "quantize"),
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
     *("api", "callable_module", "progress", "cli"),
 }

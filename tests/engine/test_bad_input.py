@@ -73,15 +73,6 @@ def test_no_weights_at_all_are_refused(int8: bool | None) -> None:
         CompiledModel(toy().settings, {}, int8=int8)
 
 
-@pytest.mark.parametrize("name", ["votes.weight", "votes.kinds"])
-def test_votes_that_are_missing_or_misshapen_are_named(name: str) -> None:
-    sizes = {"kind": "classifier", "ngrams": 2, "ngram_buckets": 11}
-    with pytest.raises(CheckpointError, match=f"{name} is absent"):
-        changed(name, lambda tensor: None, **sizes)
-    with pytest.raises(CheckpointError, match=rf"{name} is \(\d+"):
-        changed(name, lambda tensor: tensor[..., :-1], **sizes)
-
-
 @pytest.mark.parametrize("positions", ["learned", "relative", "relative-bucketed"])
 def test_positions_that_are_missing_misshapen_or_no_numbers_are_refused(positions: str) -> None:
     name = "encoder.positions.weight"

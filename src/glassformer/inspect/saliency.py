@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.inspect.words import Side
-from glassformer.model.classifier import TransformerClassifier
 from glassformer.model.replace import replace
 from glassformer.model.transformer import LanguageModel, Transformer
 from glassformer.pipeline import Classifier, Generator, Translator
@@ -122,19 +121,33 @@ def label_saliency(model: Classifier, read: Side) -> dict[str, Tensor]:
     labels = torch.arange(len(model.labels))
     ids = torch.tensor(read.ids).expand(len(labels), -1)
     with torch.enable_grad():
-        answers = log_odds(twin(ids), labels)
+        answers = log_odds(mixed(model, twin(ids), ids.tolist()), labels)
     (by_token,) = gradient_times_input(answers, leaves)
-    return {"source": by_token, "left_out": left_out(model.model, read)}
+    return {"source": by_token, "left_out": left_out(model, read)}
+
+
+def mixed(
+    model: Classifier, logits: Float[Tensor, "R C"], rows: Sequence[Sequence[int]]
+) -> Float[Tensor, "R C"]:
+    """Mix the encoder's logits with those of the n-grams, as the classifier does.
+
+    A gradient goes through the encoder alone: n-grams are not embedded.
+    """
+    if model.votes is None:
+        return logits
+    votes = torch.from_numpy(model.votes.of_rows(rows)).to(logits.dtype)
+    return torch.lerp(logits, votes, model.settings.model.ngram_share)
 
 
 @torch.no_grad()
-def left_out(model: TransformerClassifier, read: Side) -> Float[Tensor, "C words"]:
+def left_out(model: Classifier, read: Side) -> Float[Tensor, "C words"]:
     """Return how much each label's log-odds fall without each word."""
     ids = list(read.ids)
     texts = [ids, *(ids[: word.start] + ids[word.end :] for word in read.words)]
-    width = len(ids)
-    padded = torch.tensor([[*text, *[model.pad_id] * (width - len(text))] for text in texts])
-    logits = torch.cat([model(rows) for rows in padded.split(max(1, BATCH_CELLS // width))])
+    module, width = model.model, len(ids)
+    padded = torch.tensor([[*text, *[module.pad_id] * (width - len(text))] for text in texts])
+    batches = padded.split(max(1, BATCH_CELLS // width))
+    logits = mixed(model, torch.cat([module(rows) for rows in batches]), texts)
     classes = range(logits.size(1))
     odds = torch.stack([log_odds(logits, torch.full((len(logits),), c)) for c in classes])
     return odds[:, :1] - odds[:, 1:]

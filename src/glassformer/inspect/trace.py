@@ -214,7 +214,8 @@ class _Tracer:
 def _classified(model: Classifier, text: str, name: str, truncate: bool) -> Trace:
     bos, _ = mark_ids(model.tokenizer)
     ids = [bos, *_ids(model, text, truncate)]
-    logits, attention = maps.read(model.model, torch.tensor([ids]))
+    encoder, attention = maps.read(model.model, torch.tensor([ids]))
+    logits = saliency.mixed(model, encoder, [ids])
     read = side(model.tokenizer, text, ids)
     return Trace(
         kind="classifier",

@@ -26,7 +26,6 @@ from glassformer.model.decoder import DecoderLayer, TransformerDecoder
 from glassformer.model.embedding import TokenEmbedding
 from glassformer.model.encoder import EncoderLayer, TransformerEncoder
 from glassformer.model.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
-from glassformer.model.ngrams import NgramVotes
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.positions import (
     AlibiBias,
@@ -86,11 +85,7 @@ def _language_model(s: ModelSettings) -> LanguageModel:
 def _classifier(s: ModelSettings) -> TransformerClassifier:
     encoder = _encoder(s, TokenEmbedding(s.vocab_size, s.d_model))
     output = nn.Linear(s.d_model, s.n_classes)
-    votes = None
-    if s.ngrams:
-        votes = NgramVotes(s.vocab_size, s.n_classes, s.ngrams, s.ngram_buckets, s.pad_id)
-    pool = POOLINGS[s.pooling]
-    return TransformerClassifier(encoder, output, pool, s.dropout, s.pad_id, votes, s.ngram_share)
+    return TransformerClassifier(encoder, output, POOLINGS[s.pooling], s.dropout, s.pad_id)
 
 
 def _masked_language_model(s: ModelSettings) -> TransformerTagger:

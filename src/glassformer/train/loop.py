@@ -11,6 +11,7 @@ from signal import SIGTERM
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glassformer.checkpoint import (
@@ -27,7 +28,7 @@ from glassformer.data.batching import TokenBatches, draw_seed
 from glassformer.data.prepare import Prepared, prepare
 from glassformer.errors import SettingsError, TrainingError
 from glassformer.model.build import build
-from glassformer.model.classifier import TransformerClassifier
+from glassformer.ngrams import NgramVotes, without_votes
 from glassformer.train.distributed import World, spread, whole
 from glassformer.train.early_stopping import EarlyStopping
 from glassformer.train.log import Log, Record
@@ -59,6 +60,7 @@ class Run:
     average: MovingAverage | None
     position: Position = field(default_factory=Position)
     signal: int | None = None  # that ended it
+    votes: NgramVotes | None = None  # ensemble member beside the encoder of a classifier
 
 
 def prepared(settings: RunSettings, folder: Path | None = None) -> Prepared:
@@ -88,16 +90,12 @@ def start(
     if saved is not None:
         check_same_place(saved, world)
         check_same_run(saved, data)
-        set_weights(model, saved.weights)
+        set_weights(model, without_votes(saved.weights))
     else:
         if before := origin(settings):
             check_origin(before, data)
             same_answers = before.settings.data.labels == settings.data.labels
             adopt_weights(model, before.weights, same_answers)
-        if isinstance(model, TransformerClassifier) and model.votes is not None:
-            notice(f"votes of n-grams of up to {settings.model.ngrams} words are being counted")
-            assert isinstance(data.train, Examples), "a mixture is not for classifiers"
-            fit_votes(model.votes, data.train, data.tokenizers.get("joint"))
     if products := products_of(s.precision):
         shorten_products(model, products)
     objective = spread(
@@ -109,10 +107,22 @@ def start(
     stopping = EarlyStopping(s.metric, s.patience)
     place = RunFolder(folder)
     run = Run(settings, data, place, world, model, objective, optimizers, stopping, average)
+    if settings.model.ngrams:
+        run.votes = votes_of(saved, data, notice)
     if saved is not None and saved.training is not None:
         run.position = restore(saved.training, model, optimizers)
         run.stopping.take_up(**saved.training.values["stopping"])
     return run
+
+
+def votes_of(saved: Checkpoint | None, data: Prepared, notice: Callable[[str], None]) -> NgramVotes:
+    """The n-gram votes of a classifier: as saved, or fitted to the training text."""
+    settings = data.settings.model
+    if saved is not None:
+        return NgramVotes.of(settings, saved.weights)
+    notice(f"votes of n-grams of up to {settings.ngrams} words are being counted")
+    assert isinstance(data.train, Examples), "a mixture is not for classifiers"
+    return fit_votes(settings, data.train, data.tokenizers.get("joint"))
 
 
 def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda record: None) -> str:
@@ -273,6 +283,11 @@ def inference_weights(run: Run) -> dict[str, Tensor]:
     return {n: whole(averaged.get(n, w)).clone() for n, w in weights_of(run.model).items()}
 
 
+def stored(run: Run, weights: dict[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a checkpoint: the weights, and the votes of n-grams if there are any."""
+    return as_arrays(weights) | (run.votes.arrays() if run.votes is not None else {})
+
+
 def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals) -> str | None:
     """Validate, note whether it is the best yet, and save; refuse weights that are not finite.
 
@@ -281,7 +296,7 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
     """
     s, data, at, world = run.settings.train, run.settings.data, run.position, run.world
     weights = inference_weights(run)
-    to_save = Checkpoint(run.settings, as_arrays(weights))
+    to_save = Checkpoint(run.settings, stored(run, weights))
     world.lead(lambda: run.folder.refuse_nonfinite(to_save, at.step))
     scores: dict[str, float] = {}
     if world.leads:
@@ -290,7 +305,7 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
                 sets = {one.name: one.examples for one in run.data.valid_sets} or run.data.valid
                 scores = validate(
                     run.settings.model, weights, sets, data.batch_tokens, evaluate,
-                    s.attention_entropy,
+                    s.attention_entropy, run.votes,
                 )  # fmt: skip
         except StopRequested:
             return stop_for(run, signals)
@@ -324,5 +339,5 @@ def keep_good_weights(run: Run) -> None:
 def save(run: Run, weights: dict[str, Tensor], is_best: bool) -> None:
     step, keep = run.position.step, run.settings.train.keep
     state = capture(run.model, run.optimizers, run.position, run.stopping, run.average)
-    saved = Checkpoint(run.settings, as_arrays(weights), run.data.tokenizers, state)
+    saved = Checkpoint(run.settings, stored(run, weights), run.data.tokenizers, state)
     run.world.lead(lambda: run.folder.save(saved, step, is_best, keep))

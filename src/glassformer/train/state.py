@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.checkpoint import TrainingState, as_tensors
+from glassformer.ngrams import PREFIX
 from glassformer.train.distributed import like, whole
 from glassformer.train.early_stopping import EarlyStopping
 
@@ -82,6 +83,8 @@ def restore(saved: TrainingState, model: nn.Module, optimizers: Optimizers) -> P
     owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}
     for path, tensor in sorted(as_tensors(saved.tensors).items()):  # in one order in every process
         key, _, name = path.partition("/")
+        if name.startswith(PREFIX):  # older runs averaged the votes of n-grams, which are constant
+            continue
         parameter = parameters[name]
         value: Tensor = like(tensor, parameter) if tensor.dim() else tensor
         if key == "raw":
