@@ -47,7 +47,8 @@ MAY_IMPORT = {
     | {"callable_module", "data", "machine", "model", "decode", "pipeline", "evaluate"}
     | {"output", "picture", "progress"},
     "lab": GROUND
-    | {"data", "model", "train", "decode", "evaluate", "inspect", "measure", "output", "picture"},
+    | {"callable_module", "data", "model", "train", "decode", "evaluate", "inspect", "measure"}
+    | {"output", "picture"},
     "serve": GROUND | {"pipeline", "inspect"},
 }
 BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alone may use them

@@ -4,10 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from glassformer.api.ablate import ablate
     from glassformer.api.align import align
     from glassformer.api.average import average
     from glassformer.api.evaluate import evaluate, evaluate_behaviour, evaluate_sets
     from glassformer.api.inspect import inspect, inspect_heads
+    from glassformer.api.lab import lab
+    from glassformer.api.profile import profile
     from glassformer.api.quantize import quantize
     from glassformer.api.train import train
     from glassformer.model.attention import (
@@ -32,10 +35,13 @@ __version__ = "0.1.0"
 
 # Where each public name lives. A name is looked up on first use: only those of `model` need torch.
 _HOMES = {
+    "api.ablate": ("ablate",),
     "api.align": ("align",),
     "api.average": ("average",),
     "api.evaluate": ("evaluate", "evaluate_behaviour", "evaluate_sets"),
     "api.inspect": ("inspect", "inspect_heads"),
+    "api.lab": ("lab",),
+    "api.profile": ("profile",),
     "api.quantize": ("quantize",),
     "api.train": ("train",),
     "model.attention": (
@@ -58,7 +64,7 @@ _HOMES = {
 }
 
 # Functions that share their name with a package or module, which can be called in their place.
-_CALLABLE_MODULES = ("evaluate", "inspect", "quantize", "train")
+_CALLABLE_MODULES = ("evaluate", "inspect", "lab", "quantize", "train")
 
 __all__ = [
     "Classifier",
@@ -77,6 +83,7 @@ __all__ = [
     "TransformerEncoder",
     "TransformerTagger",
     "Translator",
+    "ablate",
     "align",
     "average",
     "build",
@@ -88,8 +95,10 @@ __all__ = [
     "fused_attention",
     "inspect",
     "inspect_heads",
+    "lab",
     "load",
     "padding_mask",
+    "profile",
     "quantize",
     "record_attention",
     "scaled_dot_product_attention",

@@ -105,7 +105,7 @@ def train(
     Ctrl-C saves the run and returns it; `signal` is then set.
     """
     settings = settings_of(recipe, changes)
-    folder = Path(run) if run is not None else Path("runs") / _name_of(recipe, settings)
+    folder = Path(run) if run is not None else Path("runs") / name_of(recipe, settings)
     texts = None
     if data is not None and not isinstance(data, str):
         settings, texts = _with_lists(settings, data, valid, folder / "data")
@@ -148,7 +148,8 @@ def _read_recipe(path: Path) -> RunSettings:
     return RunSettings.from_toml(path.read_bytes())
 
 
-def _name_of(recipe: object, settings: RunSettings) -> str:
+def name_of(recipe: object, settings: RunSettings) -> str:
+    """Return the name of a recipe, for folders: its file's, the preset's or the kind of model."""
     return Path(recipe).stem if isinstance(recipe, str | Path) else settings.model.kind
 
 
@@ -170,7 +171,7 @@ def carry_out(
     from glassformer.train.loop import train as run_loop
 
     notice = say if progress else silent
-    with _own_torch_state(), world() as processes, ExitStack() as stack:
+    with own_torch_state(), world() as processes, ExitStack() as stack:
         processes.lead(lambda: stack.enter_context(_claimed(folder, resume, notice)))
         for path, content in (texts or {}).items() if processes.leads else ():
             save_text(path, content)
@@ -214,7 +215,7 @@ def verify_resume(settings: RunSettings, notice: Callable[[str], None] = say) ->
             notice(line)
         verify(settings, notice)
 
-    with _own_torch_state(), world() as processes:
+    with own_torch_state(), world() as processes:
         processes.lead(lead)
 
 
@@ -241,7 +242,7 @@ def _prepared_by_all(
 
 
 @contextmanager
-def _own_torch_state() -> Iterator[None]:
+def own_torch_state() -> Iterator[None]:
     """Give torch's seed and number of threads back to the caller when a run has ended."""
     import torch
 
