@@ -153,7 +153,7 @@ def test_a_translator_is_compared_by_bleu_on_text(glassformer: Command, tmp_path
         (("--vary", "model.d_ff=8", "--seeds", "0"), "--seeds"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_trained(
+def test_errors_are_reported_before_anything_is_trained(
     glassformer: Command, recipe: Path, arguments: tuple[str, ...], what: str
 ) -> None:
     code, out, err = glassformer("ablate", recipe, *arguments)

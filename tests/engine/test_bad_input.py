@@ -1,4 +1,4 @@
-"""What compiled code could not survive is refused before it runs: it has no bounds checks."""
+"""Input that compiled code could not survive is refused: it has no bounds checks."""
 
 from typing import Any
 

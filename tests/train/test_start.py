@@ -52,7 +52,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def masked(folder: Path, **sections: dict[str, Any]) -> Prepared:
-    """What a masked language model learns from: the English of PAIRS."""
+    """Return the text of a masked language model: the English of PAIRS."""
     given = {name: MASKED.get(name, {}) | sections.get(name, {}) for name in ("model", "data")}
     return prepare(text(folder, **given, train=sections.get("train", {})), threads=1)
 
