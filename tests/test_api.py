@@ -244,7 +244,7 @@ def test_a_trace_opens_a_browser_outside_of_notebooks(
 
 @pytest.fixture
 def displayed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What a stand-in for a notebook's kernel displays, in order."""
+    """Collect what a stand-in for a notebook's kernel displays, in order."""
     shown: list[Any] = []
     module: Any = ModuleType("IPython.display")
     module.HTML = lambda text: text

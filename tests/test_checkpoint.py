@@ -146,7 +146,7 @@ def test_weights_of_another_model_name_the_tensor_and_change_nothing(
 
 
 def words(**changes: object) -> nn.Module:
-    """What a classifier may begin with."""
+    """Parts that a classifier may begin with."""
     return build(TOY, kind="masked-language-model", **changes)
 
 
@@ -367,7 +367,7 @@ def test_a_folder_without_a_manifest_is_not_a_checkpoint(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("file", ["model.safetensors", "training.json", MANIFEST])
 @pytest.mark.parametrize("harm", ["first byte", "cut short"])
-def test_a_damaged_newest_checkpoint_is_passed_over_and_said_so(
+def test_a_damaged_newest_checkpoint_is_skipped_with_a_notice(
     tmp_path: Path, file: str, harm: str
 ) -> None:
     run, err = save(tmp_path, 1, 2, 3), []

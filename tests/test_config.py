@@ -108,7 +108,7 @@ def test_a_wrong_value_is_named_with_its_setting_and_the_rule(name, value, rule)
     assert name in error.remedy
 
 
-def test_all_that_is_wrong_is_said_at_once_and_each_rule_once():
+def test_all_errors_are_reported_together_and_each_rule_once():
     error = refusal(d_model=0, n_heads=-2, norm="none", d_ffn=64)
     for part in ("d_model = 0", "n_heads = -2", "norm = 'none'", "Unknown setting 'd_ffn'"):
         assert part in error.what

@@ -78,7 +78,7 @@ def saved(sides=JOINT, seed: int = 0, kind: str = "translator", **changes) -> Ch
 
 
 def called(content: Checkpoint, engine: str = "torch"):
-    """What `load` would return for this checkpoint."""
+    """Return what `load` would return for this checkpoint."""
     kind = CALLED[content.settings.model.kind]
     return kind(inference_model(content, engine=engine), content.tokenizers, content.settings)
 
@@ -407,7 +407,7 @@ def caller(kind: str, typography: bool = False):
 @example("l'a \"un", True)
 @settings(max_examples=60, deadline=None)
 def test_an_answer_begins_with_its_prefix_to_the_letter_or_it_is_refused(prefix, typography):
-    """Whatever the subword model and the typography make of the prefix."""
+    """The prefix stays as typed through subwords and typography."""
     translator, options = caller("translator", typography), SearchOptions(max_length=16)
     ways: list[Callable[[], str]] = [
         lambda: translator.n_best(["a dog"], options, [prefix], to="fr")[0][0].text
@@ -565,7 +565,7 @@ def test_a_score_is_the_log_probability_of_the_target_with_its_end(content, tran
 
 
 def test_the_score_of_a_translation_is_what_the_search_gives_it():
-    """Of one that is searched for with a beam so wide that nothing falls out of it."""
+    """Search with a beam so wide that no hypothesis is dropped."""
     translator = called(saved())
     for text, wanted in zip(ENGLISH, FRENCH, strict=True):
         (ids,) = translator.target_tokenizer.encode([wanted])

@@ -16,7 +16,7 @@ from glassformer.checkpoint import Checkpoint, as_arrays, set_weights, weights_o
 from glassformer.config import RunSettings, preset
 from glassformer.model.build import build
 from glassformer.model.embedding import TokenEmbedding
-from glassformer.model.ngrams import NgramVotes
+from glassformer.ngrams import WEIGHT, ngram_shapes
 from glassformer.quantize import (
     MIN_ROWS,
     SCALE,
@@ -86,15 +86,14 @@ def test_rows_do_not_depend_on_each_other():
 
 
 @each_variant
-def test_linear_layers_embeddings_and_votes_are_stored_in_eight_bits_and_nothing_else(changes):
+def test_linear_layers_and_embeddings_are_stored_in_eight_bits_and_nothing_else(changes):
     model = model_of(changes)
     small = quantise_weights(weights_of(model))
     integers = {name for name, array in small.items() if array.dtype == np.int8}
     matrices = {
         f"{name}.weight"
         for name, module in model.named_modules()
-        if isinstance(module, NgramVotes)
-        or (isinstance(module, nn.Linear | TokenEmbedding) and len(module.weight) >= MIN_ROWS)
+        if isinstance(module, nn.Linear | TokenEmbedding) and len(module.weight) >= MIN_ROWS
     }
     assert integers == matrices & small.keys()
     assert {name + SCALE for name in integers} == {n for n in small if n.endswith(SCALE)}
@@ -146,9 +145,10 @@ def test_a_quantised_checkpoint_is_written_and_read(tmp_path):
     settings = preset(
         "tiny", kind="classifier", vocab_size=40, **SIZES, ngrams=2, ngram_buckets=300
     )
-    model = build(settings)
-    nn.init.normal_(model.votes.weight, std=0.3)
-    small = quantise_weights(weights_of(model))
+    numbers = np.random.default_rng(0)
+    votes = {n: numbers.normal(size=shape) for n, shape in ngram_shapes(settings).items()}
+    small = quantise_weights(as_arrays(weights_of(build(settings))) | votes)
+    assert np.array_equal(small[WEIGHT], quantise_rows(votes[WEIGHT])[0])
     assert small["votes.weight"].dtype == np.int8
     assert small["votes.weight" + SCALE].shape == (2,), "a scale per class"
     checkpoint.write(Checkpoint(RunSettings(model=settings), small), tmp_path / "small")

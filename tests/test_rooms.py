@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "output": {"errors"},
     "picture": {"errors", "output"},
     "quantize": {"callable_module"},
+    "ngrams": {"config", "quantize"},
     "callable_module": set(),
     "progress": set(),
     "data": GROUND,
@@ -36,14 +37,14 @@ MAY_IMPORT = {
     "checkpoint": GROUND | {"data"},
     "train": GROUND
     | {"registry", "callable_module", "data", "device", "extras", "model", "checkpoint"}
-    | {"quantize", "pretrained"},
+    | {"ngrams", "quantize", "pretrained"},
     "decode": {"errors", "compiled"},
     "decode/torch_decoder.py": {"errors", "model"},
-    "engine": GROUND | {"compiled", "decode", "quantize"},
+    "engine": GROUND | {"compiled", "decode", "ngrams", "quantize"},
     "pretrained": GROUND,
     "pipeline": GROUND
-    | {"extras", "data", "device", "model", "checkpoint", "decode", "engine", "quantize"}
-    | {"pretrained"},
+    | {"extras", "data", "device", "model", "checkpoint", "decode", "engine", "ngrams"}
+    | {"quantize", "pretrained"},
     "evaluate": GROUND
     | {"registry", "callable_module", "data", "model", "decode", "pipeline", "machine", "measure"}
     | {"picture", "progress"},
@@ -53,7 +54,8 @@ MAY_IMPORT = {
     | {"callable_module", "data", "machine", "model", "decode", "pipeline", "evaluate"}
     | {"output", "picture", "progress"},
     "lab": GROUND
-    | {"data", "model", "train", "decode", "evaluate", "inspect", "measure", "output", "picture"},
+    | {"callable_module", "data", "model", "train", "decode", "evaluate", "inspect", "measure"}
+    | {"output", "picture"},
     "serve": GROUND
     | {"callable_module", "extras", "data", "decode", "pretrained", "pipeline", "inspect"}
     | {"evaluate", "progress"},
@@ -65,7 +67,7 @@ FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}
 TORCH_FREE = {
     *("errors", "aliases", "registry", "settings_base", "config", "recipes", "extras"),
     *("device", "openmp", "compiled", "machine", "measure", "output", "picture"),
-    "quantize",
+    *("ngrams", "quantize"),
     *("data", "checkpoint", "decode", "engine", "pretrained", "pipeline", "evaluate", "doctor"),
     *("api", "callable_module", "progress", "serve", "cli"),
 }

@@ -133,7 +133,7 @@ def test_a_file_system_without_locks_is_told(
 def test_a_lock_file_removed_while_it_was_being_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its owner ended just then; a lock on a file without a name would keep nobody out."""
+    """Its owner ended just then; a lock on a file without a name would exclude no process."""
     original, calls = fcntl.flock, iter(range(9))
 
     def slow(*arguments: Any) -> None:

@@ -4,12 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from glassformer.api.ablate import ablate
     from glassformer.api.align import align
     from glassformer.api.average import average
     from glassformer.api.evaluate import evaluate, evaluate_behaviour, evaluate_sets
     from glassformer.api.export_model import export
     from glassformer.api.import_model import import_model
     from glassformer.api.inspect import inspect, inspect_heads
+    from glassformer.api.lab import lab
+    from glassformer.api.profile import profile
     from glassformer.api.quantize import quantize
     from glassformer.api.train import train
     from glassformer.model.attention import (
@@ -36,12 +39,15 @@ __version__ = "0.1.0"
 
 # Where each public name lives. A name is looked up on first use: only those of `model` need torch.
 _HOMES = {
+    "api.ablate": ("ablate",),
     "api.align": ("align",),
     "api.average": ("average",),
     "api.evaluate": ("evaluate", "evaluate_behaviour", "evaluate_sets"),
     "api.export_model": ("export",),
     "api.import_model": ("import_model",),
     "api.inspect": ("inspect", "inspect_heads"),
+    "api.lab": ("lab",),
+    "api.profile": ("profile",),
     "api.quantize": ("quantize",),
     "api.train": ("train",),
     "model.attention": (
@@ -66,7 +72,7 @@ _HOMES = {
 }
 
 # Functions that share their name with a package or module, which can be called in their place.
-_CALLABLE_MODULES = ("evaluate", "inspect", "quantize", "serve", "train")
+_CALLABLE_MODULES = ("evaluate", "inspect", "lab", "quantize", "serve", "train")
 
 __all__ = [
     "Classifier",
@@ -86,6 +92,7 @@ __all__ = [
     "TransformerEncoder",
     "TransformerTagger",
     "Translator",
+    "ablate",
     "align",
     "average",
     "build",
@@ -99,8 +106,10 @@ __all__ = [
     "import_model",
     "inspect",
     "inspect_heads",
+    "lab",
     "load",
     "padding_mask",
+    "profile",
     "quantize",
     "record_attention",
     "register",

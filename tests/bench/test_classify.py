@@ -11,11 +11,12 @@ from glassformer import checkpoint
 from glassformer.bench import classify
 from glassformer.bench.classify import CONTENDERS, TORCH, Plan, bench_classify, check_same, texts
 from glassformer.bench.engines import THEIR_FP32
-from glassformer.checkpoint import Checkpoint, weights_of
+from glassformer.checkpoint import Checkpoint, as_arrays, weights_of
 from glassformer.config import RunSettings
 from glassformer.data.tokenizer import BOS, Tokenizer
 from glassformer.errors import CheckpointError
 from glassformer.model.build import build
+from glassformer.ngrams import ngram_shapes
 from train.runs import Command
 
 TEXT = ["a dull film", "a fine film that one sees twice", "dull"]
@@ -31,7 +32,9 @@ def write_classifier(folder: Path, **changes: object) -> Checkpoint:
     sizes = {"d_model": 16, "n_heads": 2, "d_ff": 16, "encoder_layers": 1, "n_classes": 2}
     shape = {"kind": "classifier", "vocab_size": 40, **sizes, **changes}
     settings = RunSettings.of(model=shape, data={"max_length": 30})
-    weights = weights_of(build(settings.model))
+    numbers, shapes = np.random.default_rng(0), ngram_shapes(settings.model)
+    weights = as_arrays(weights_of(build(settings.model)))
+    weights |= {n: numbers.normal(size=s).astype(np.float32) for n, s in shapes.items()}
     saved = Checkpoint(settings, weights, {"joint": Tokenizer.train(TEXT * 5, 40)})
     checkpoint.write(saved, folder)
     return checkpoint.read(folder)

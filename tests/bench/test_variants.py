@@ -1,4 +1,4 @@
-"""What an ablation will try, known and checked before anything is trained."""
+"""The variants of an ablation, known and checked before anything is trained."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What tests of several benches share: a contender in this process, a toy model, its text."""
+"""Parts that tests of several benches share: a contender in this process, a toy model, its text."""
 
 import os
 import signal

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
+from glassformer.api import ablate
+from glassformer.api.train import TrainedRun
 from glassformer.bench.trials import claim
 from glassformer.checkpoint import RunFolder
-from glassformer.cli import ablate
-from glassformer.cli.train import carry_out
 from glassformer.data.prepare import prepare
 from train.runs import RECIPE, TINY, Command, assert_same_bits, text, trained
 
@@ -85,13 +84,13 @@ def test_a_half_done_run_is_resumed(glassformer: Command, recipe: Path) -> None:
 
 
 def test_ctrl_c_ends_it_and_the_same_command_goes_on(glassformer: Command, recipe: Path) -> None:
-    trained_so_far: list[Path] = []
+    carry_out, trained_so_far = ablate.carry_out, list[Path]()
 
-    def interrupted(settings: Any, folder: Path, resume: bool) -> None:
+    def interrupted(settings: Any, folder: Path, resume: bool, progress: bool) -> TrainedRun:
         if trained_so_far:
-            raise typer.Exit(130)
+            return TrainedRun(folder, settings, 1, "loss", None, "signal 2", signal=2)
         trained_so_far.append(folder)
-        carry_out(settings, folder, resume)
+        return carry_out(settings, folder, resume, progress=progress)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ablate, "carry_out", interrupted)
@@ -154,7 +153,7 @@ def test_a_translator_is_compared_by_bleu_on_text(glassformer: Command, tmp_path
         (("--vary", "model.d_ff=8", "--seeds", "0"), "--seeds"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_trained(
+def test_errors_are_reported_before_anything_is_trained(
     glassformer: Command, recipe: Path, arguments: tuple[str, ...], what: str
 ) -> None:
     code, out, err = glassformer("ablate", recipe, *arguments)

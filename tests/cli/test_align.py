@@ -129,7 +129,7 @@ def right(pair: grammar.AlignedPair) -> int:
     return len(links & pair.alignment)
 
 
-def test_a_model_of_other_text_is_said_to_be_one(command: Command) -> None:
+def test_a_model_of_other_text_is_reported(command: Command) -> None:
     note = "The model was trained on files, not on these sentences."
     assert note not in command(*GRAMMAR)[1]
     code, out, _ = command("align", "other", *GRAMMAR[2:])

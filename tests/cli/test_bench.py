@@ -24,7 +24,7 @@ def write_log(folder: str, *scores: float) -> None:
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Path:
-    """Of a translator that is judged by its loss, if one does not say otherwise."""
+    """A translator is judged by its loss unless an option names another metric."""
     path = tmp_path / "tiny.toml"
     path.write_text(text(tmp_path / "text").to_toml())
     return path
@@ -102,7 +102,7 @@ def test_a_recipe_that_has_changed_does_not_go_on_with_the_run_of_before(
         (("a", "--figure", "f.gif"), 2, "f.gif is not the name of a figure"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_trained(
+def test_errors_are_reported_before_anything_is_trained(
     glassformer: Command, recipe: Path, arguments: tuple[str, ...], code: int, what: str
 ) -> None:
     write_log("a", 30)

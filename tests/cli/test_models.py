@@ -50,7 +50,7 @@ def test_an_unknown_name_is_told_what_there_is(command: Command) -> None:
     assert "no model 'en-de'" in err and "en-fr, sentiment" in err and "mean 'en-fr'" in err
 
 
-def test_where_there_is_none_that_is_said(
+def test_a_package_without_models_is_reported(
     glassformer: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bundle(monkeypatch, tmp_path / "package")

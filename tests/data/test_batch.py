@@ -158,7 +158,7 @@ def test_what_is_hidden_is_a_function_of_the_seed_alone(kind):
     made, seeds = many(kind, 0.3), (0, 1, 2**31, 2**64 - 1)
     state = torch.get_rng_state()
     first = [whole(made, seed) for seed in seeds]
-    assert torch.equal(torch.get_rng_state(), state), "nobody else's random numbers are taken"
+    assert torch.equal(torch.get_rng_state(), state), "the global random state is unchanged"
     torch.rand(5)
     again = [whole(made, seed) for seed in reversed(seeds)][::-1]
     assert all(map(equal, first, again))

@@ -117,7 +117,7 @@ def test_the_language_of_a_text_is_guessed(text, language):
         ("", None),
     ],
 )
-def test_a_text_is_in_a_language_beyond_doubt_only_if_nothing_speaks_against_it(text, language):
+def test_a_language_is_certain_only_if_no_word_is_of_another(text, language):
     assert [one for one in ("en", "fr") if is_written_in(text, one)] == [language] * bool(language)
 
 

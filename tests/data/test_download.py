@@ -97,7 +97,7 @@ def test_a_wrong_checksum_names_both_and_leaves_the_old_file_whole(site, tmp_pat
     assert not part_of(path).exists()
 
 
-def test_a_file_that_is_not_there_is_asked_for_once_and_said_so(site, tmp_path):
+def test_a_missing_file_is_requested_once_and_reported(site, tmp_path):
     site.codes = [404]
     with pytest.raises(DataError, match="404 Not Found") as raised:
         fetch(site.url, tmp_path / "file.gz", SHA256, SIZE, by_hand="$GLASSFORMER_DATA/file.gz")

@@ -452,7 +452,7 @@ def test_texts_too_long_are_cut(folder, kind):
 
 @pytest.mark.parametrize("kind", ["classifier", "language-model", MASKED])
 def test_texts_that_are_cut_are_counted(folder, kind):
-    """Those of just the limit among them: an example does not tell what came behind it."""
+    """Examples of exactly the limit count too: they do not show whether text followed."""
     options = {"hidden": 0.2} if kind == MASKED else {}
     rows = LABELLED if kind == "classifier" else TRAIN
     options |= {"kind": kind, "train": rows, "valid": rows[:5]}
@@ -517,7 +517,7 @@ def test_ids_are_kept_as_narrow_as_the_vocabulary_allows(folder, monkeypatch, si
 
 
 def drawn(made: Prepared, split: str = "train", seed: int = 1) -> list[list[list[int]]]:
-    """What a model would read of all the examples, by side."""
+    """Return the tokens that a model would read of all examples, by side."""
     examples = getattr(made, split).drawn(seed)
     return [x.tolist() for x in examples.batch(np.arange(len(examples))).inputs]
 

@@ -85,12 +85,12 @@ def test_no_text_at_all_is_refused(kind):
 def test_what_goes_wrong_with_the_sentences_is_told_as_it_is():
     def sentences():
         yield from TEXT
-        raise DataError("text.en:6 is bad.", "It is empty.", "Mend it.")
+        raise DataError("text.en:6 is bad.", "It is empty.", "Correct it.")
 
     with pytest.raises(DataError) as caught:
         Tokenizer.train(sentences(), LARGER["bpe"])
     assert caught.value.what == "text.en:6 is bad."
-    assert caught.value.remedy == "Mend it."
+    assert caught.value.remedy == "Correct it."
 
 
 def test_sentences_may_come_from_a_generator():
@@ -101,7 +101,7 @@ def test_sentences_may_come_from_a_generator():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("long", [f"{'dog ' * 2_000}wx", "é" * LONGEST + "wx"], ids=["words", "é"])
 def test_a_long_text_is_learned_from_to_its_end(kind, long):
-    """Of itself sentencepiece passes over it."""
+    """By default sentencepiece skips it."""
     tokenizer = Tokenizer.train([*TEXT * 10, long], LARGER[kind], kind)
     assert UNK not in tokenizer.encode(["wx é"])[0]
     assert UNK in learned(kind).encode(["wx"])[0]

@@ -148,7 +148,7 @@ def test_hypotheses_of_one_sentence_are_drawn_independently():
 
 
 def test_a_drawn_answer_has_the_log_probability_of_the_model():
-    """Whatever temperature and cuts it was drawn with."""
+    """The score does not depend on temperature and cuts."""
     one = remembering(tree(3, V, 1.0))
     (found,) = find([one], 6, sample=True, n_best=20, temperature=2.0, top_k=4, top_p=0.9)
     for h in found:
@@ -158,7 +158,7 @@ def test_a_drawn_answer_has_the_log_probability_of_the_model():
 
 
 def test_whole_answers_come_as_often_as_their_probabilities_require():
-    """Of two words at most, from three words and the end: thirteen answers."""
+    """Answers of at most two words, from three words and the end: thirteen."""
     one = remembering(tree(1, 6, 1.0))
     (found,) = find([one], 2, sample=True, n_best=4_000)
     counts = Counter((*h.ids, *([EOS] if h.complete else [])) for h in found)

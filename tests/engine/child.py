@@ -1,4 +1,4 @@
-"""What tests run in processes of their own: the engine without torch, on weights from a file."""
+"""Programs that tests run in their own processes: the engine without torch, weights from a file."""
 
 import json
 import os

@@ -124,10 +124,3 @@ def test_a_quantised_checkpoint_can_be_computed_in_fp32(kind: str) -> None:
     as_fp32 = CompiledModel(model.settings, eight, int8=False)
     set_weights(model, dequantise_weights(eight))
     assert np.abs(compared(model.double(), as_fp32)).max() < 1e-4
-
-
-def test_a_classifier_with_votes_in_eight_bits_is_near_fp32() -> None:
-    model = toy(kind="classifier", ngrams=2, ngram_buckets=101)
-    rows = sentences(5, 1, 18)
-    stored = CompiledModel(model.settings, quantise_weights(arrays(model)))
-    assert stored.classify(rows) == pytest.approx(engine(model).classify(rows), abs=0.2)

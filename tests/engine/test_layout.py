@@ -9,6 +9,7 @@ from glassformer.checkpoint import as_arrays, weights_of
 from glassformer.config import ModelSettings
 from glassformer.engine.layout import check_types, expected_shapes
 from glassformer.model.build import build
+from glassformer.ngrams import ngram_shapes
 from glassformer.quantize import quantise_weights
 
 SIZES = {"vocab_size": 19, "d_model": 16, "n_heads": 4, "d_ff": 24, "encoder_layers": 2}
@@ -39,5 +40,6 @@ def test_expected_shapes_are_those_of_the_model_in_fp32_and_in_eight_bits(
     settings = ModelSettings(**SIZES, **kind, **variant)
     weights: Any = as_arrays(weights_of(build(settings)))
     assert expected_shapes(settings) == {name: w.shape for name, w in weights.items()}
+    weights |= {name: np.ones(shape, np.float32) for name, shape in ngram_shapes(settings).items()}
     for stored in (weights, quantise_weights(weights)):
         check_types(settings, {n: (np.shape(w), w.dtype.type) for n, w in stored.items()})

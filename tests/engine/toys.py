@@ -40,11 +40,8 @@ def toy(settings: ModelSettings = ODD, **changes: Any) -> Any:
     settings = settings.replace(**changes)
     model = build(settings).eval()
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name == "votes.kinds":
-                parameter.copy_(torch.randint(0, 3, parameter.shape))
-            else:
-                nn.init.normal_(parameter, std=0.4)
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.4)
     model.settings = settings
     return model
 

@@ -1,1 +1,1 @@
-"""What holds across files: for every variant, against every oracle."""
+"""Properties across files: for every variant, against every oracle."""

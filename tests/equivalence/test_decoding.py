@@ -1,4 +1,4 @@
-"""What holds of decoding in float32 for every variant and decoder.
+"""Properties of decoding in float32 for every variant and decoder.
 
 all seams (504 translators)     a batch of different lengths, cached, gets the textbook's beam
                                 search of each sentence, without a cache

@@ -1,4 +1,4 @@
-"""What holds for every variant: the future, the padding, the cache and the kernel change nothing.
+"""Properties of every variant: future, padding, cache and kernel change nothing.
 
 all seams (504 translators)     the future, padding against the sentence alone; readable
                                 against fused for the 252 that do not differ by it

@@ -135,7 +135,7 @@ def sentences(*lengths: int) -> Tensor:
 
 
 def batch(kind: str) -> tuple[Tensor, ...]:
-    """What a model of this kind is called with, both sides of it padded in different rows."""
+    """Return the inputs of a model of this kind, both sides padded in different rows."""
     return (sentences(5, 3), sentences(2, 5)) if kind == "translator" else (sentences(5, 3),)
 
 
@@ -151,7 +151,7 @@ def real(logits: Tensor, ids: tuple[Tensor, ...]) -> Tensor:
 
 
 def gradients(model: nn.Module, output: Tensor) -> list[Tensor]:
-    """Of every parameter, for a loss in which every output counts differently."""
+    """Return the gradient of every parameter, for a loss that weighs every output differently."""
     weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
     return list(torch.autograd.grad((output * weights).sum(), list(model.parameters())))
 

@@ -10,16 +10,16 @@ from sacrebleu.metrics import BLEU, CHRF
 from glassformer.evaluate.bleu import bleu, bleu_of, bleu_score, chrf_score
 
 REFERENCES = ["Le vieux chat voit un chien noir.", "Deux enfants veulent du thé chaud, hier."]
-SAID = ["Le vieux chat voit deux chiens.", "Deux petits enfants veulent du thé chaud."]
+OUTPUT = ["Le vieux chat voit deux chiens.", "Deux petits enfants veulent du thé chaud."]
 
 
 def test_the_score_equals_sacrebleus():
-    assert bleu(SAID, REFERENCES) == BLEU().corpus_score(SAID, [REFERENCES]).score
-    assert 0 < bleu(SAID, REFERENCES) < 100
+    assert bleu(OUTPUT, REFERENCES) == BLEU().corpus_score(OUTPUT, [REFERENCES]).score
+    assert 0 < bleu(OUTPUT, REFERENCES) < 100
 
 
 def test_outputs_and_references_are_not_interchangeable():
-    assert bleu(SAID[:1], REFERENCES[:1]) != bleu(REFERENCES[:1], SAID[:1])
+    assert bleu(OUTPUT[:1], REFERENCES[:1]) != bleu(REFERENCES[:1], OUTPUT[:1])
 
 
 def test_the_same_text_scores_100_however_its_punctuation_is_spaced():
@@ -32,49 +32,54 @@ def test_bleu_is_cased():
 
 
 def test_bleu_is_of_the_corpus_not_a_mean_of_sentences():
-    alone = [bleu([a], [b]) for a, b in zip(SAID, REFERENCES, strict=True)]
-    assert bleu(SAID, REFERENCES) != pytest.approx(sum(alone) / 2)
+    alone = [bleu([a], [b]) for a, b in zip(OUTPUT, REFERENCES, strict=True)]
+    assert bleu(OUTPUT, REFERENCES) != pytest.approx(sum(alone) / 2)
 
 
 def test_the_first_column_is_translated_and_the_second_is_the_reference():
     sources = ["first", "second"]
-    answers = dict(zip(sources, SAID, strict=True))
+    answers = dict(zip(sources, OUTPUT, strict=True))
     translator = SimpleNamespace(
         translate=lambda texts, beam_size, split, typeset: [answers[text] for text in texts]
     )
     rows = list(zip(sources, REFERENCES, strict=True))
-    assert bleu_of(translator, rows) == bleu(SAID, REFERENCES)
-    assert bleu_of(translator, rows[::-1]) == pytest.approx(bleu(SAID, REFERENCES))
+    assert bleu_of(translator, rows) == bleu(OUTPUT, REFERENCES)
+    assert bleu_of(translator, rows[::-1]) == pytest.approx(bleu(OUTPUT, REFERENCES))
 
 
 MANY = [f"{text[:-1]} {n} fois." for n in range(40) for text in REFERENCES]
-SAID_OF_MANY = [text.replace("chien", "chat") if n % 3 else text for n, text in enumerate(MANY)]
+OUTPUT_OF_MANY = [text.replace("chien", "chat") if n % 3 else text for n, text in enumerate(MANY)]
 
 
 def test_a_score_equals_bleu_and_lies_in_its_interval():
-    score = bleu_score(SAID_OF_MANY, MANY)
-    assert score.value == bleu(SAID_OF_MANY, MANY)
+    score = bleu_score(OUTPUT_OF_MANY, MANY)
+    assert score.value == bleu(OUTPUT_OF_MANY, MANY)
     assert 0 < score.low < score.value < score.high < 100
-    chrf = chrf_score(SAID_OF_MANY, MANY)
-    assert chrf.value == CHRF().corpus_score(SAID_OF_MANY, [MANY]).score
+    chrf = chrf_score(OUTPUT_OF_MANY, MANY)
+    assert chrf.value == CHRF().corpus_score(OUTPUT_OF_MANY, [MANY]).score
     assert 0 < chrf.low < chrf.value < chrf.high < 100
 
 
 def test_the_interval_is_sacrebleus_and_deterministic():
-    score = BLEU().corpus_score(SAID_OF_MANY, [MANY], n_bootstrap=1_000)
+    score = BLEU().corpus_score(OUTPUT_OF_MANY, [MANY], n_bootstrap=1_000)
     _, middle, half = re.findall(r"\d+\.\d+", score.format(width=4, score_only=True))
-    ours = bleu_score(SAID_OF_MANY, MANY)
+    ours = bleu_score(OUTPUT_OF_MANY, MANY)
     assert (ours.low + ours.high) / 2 == pytest.approx(float(middle), abs=1e-3)
     assert (ours.high - ours.low) / 2 == pytest.approx(float(half), abs=1e-3)
-    assert ours == bleu_score(SAID_OF_MANY, MANY)
+    assert ours == bleu_score(OUTPUT_OF_MANY, MANY)
 
 
 def test_the_signature_names_the_tokenisation_and_case():
-    cased, tokenised = bleu_score(SAID, REFERENCES), bleu_score(SAID, REFERENCES, tokenised=True)
+    cased, tokenised = (
+        bleu_score(OUTPUT, REFERENCES),
+        bleu_score(OUTPUT, REFERENCES, tokenised=True),
+    )
     assert "case:mixed" in cased.signature and "tok:13a" in cased.signature
     assert "case:lc" in tokenised.signature and "tok:none" in tokenised.signature
-    assert all("bs:1000|" in s.signature for s in (cased, tokenised, chrf_score(SAID, REFERENCES)))
-    assert "nc:6" in chrf_score(SAID, REFERENCES).signature
+    assert all(
+        "bs:1000|" in s.signature for s in (cased, tokenised, chrf_score(OUTPUT, REFERENCES))
+    )
+    assert "nc:6" in chrf_score(OUTPUT, REFERENCES).signature
 
 
 def test_lengths_and_brevity_penalty_are_in_bleus_tokens():

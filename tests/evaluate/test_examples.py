@@ -1,4 +1,4 @@
-"""What a model is judged on, and the checksums that say so."""
+"""The examples that a model is judged on, and their checksums."""
 
 import gzip
 from hashlib import sha256

@@ -35,7 +35,7 @@ def test_changes_without_effect_on_the_score_do_not_lower_p():
 
 @pytest.mark.parametrize("metric", ["BLEU", "chrF2"])
 def test_p_is_that_of_enumerating_all_swaps(metric):
-    """Of four changes three are up and one down, by the scores of whole corpora."""
+    """Three of four changes are up and one is down, by the scores of whole corpora."""
     greedy, beam, right = [*mixed(1)[:8]], [WORSE[0], *REFERENCES[1:4], *WORSE[4:8]], REFERENCES[:8]
     score = {"BLEU": sacrebleu.corpus_bleu, "chrF2": sacrebleu.corpus_chrf}[metric]
 

@@ -2,6 +2,7 @@
 
 from math import log
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +18,7 @@ from glassformer.inspect.saliency import (
     output_saliency,
 )
 from glassformer.inspect.words import side
+from glassformer.ngrams import NgramVotes, ngram_shapes
 from glassformer.pipeline import Translator
 
 SOURCE, OUTPUTS = [10, 11, 12, EOS], [13, 14, 15, EOS]
@@ -126,10 +128,10 @@ def test_left_out_equals_classifying_the_text_without_the_word(
 ) -> None:
     classifier = untrained("classifier")
     text = read(classifier, texts[1])
-    found = left_out(classifier.model, text)
+    found = left_out(classifier, text)
     assert found.shape == (3, len(text.words)) == (3, 7)
     monkeypatch.setattr(saliency, "BATCH_CELLS", 1)
-    torch.testing.assert_close(left_out(classifier.model, text), found)
+    torch.testing.assert_close(left_out(classifier, text), found)
 
     def odds(ids):
         with torch.no_grad():
@@ -141,6 +143,25 @@ def test_left_out_equals_classifying_the_text_without_the_word(
         without = odds([*text.ids[: word.start], *text.ids[word.end :]])
         expected = [a - b for a, b in zip(whole, without, strict=True)]
         assert found[:, n].tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_ngrams_count_where_a_word_is_left_out_and_have_no_gradient(untrained, texts) -> None:
+    plain = untrained("classifier")
+    classifier = untrained("classifier", ngrams=2, ngram_buckets=50, ngram_share=0.4)
+    numbers, shapes = np.random.default_rng(0), ngram_shapes(classifier.settings.model)
+    weights = {n: numbers.normal(size=s).astype(np.float32) for n, s in shapes.items()}
+    classifier.votes = NgramVotes.of(classifier.settings.model, weights)
+    text = read(classifier, texts[1])
+    rows = [list(text.ids), [*text.ids[: text.words[0].start], *text.ids[text.words[0].end :]]]
+    odds = [
+        log_odds(torch.from_numpy(classifier.logits([row])).expand(3, -1), torch.arange(3))
+        for row in rows
+    ]
+    torch.testing.assert_close(
+        left_out(classifier, text)[:, 0], odds[0] - odds[1], atol=1e-4, rtol=0
+    )
+    by_token = [label_saliency(one, text)["source"] for one in (classifier, plain)]
+    assert not torch.allclose(*by_token), "the share of the encoder scales its gradient"
 
 
 def test_two_labels_have_opposite_saliencies(untrained, texts) -> None:

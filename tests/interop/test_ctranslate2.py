@@ -46,7 +46,7 @@ def names(ids: list[int]) -> list[str]:
 
 @torch.no_grad()
 def assert_same_probabilities(model: Transformer, folder: Path) -> None:
-    """Of every token of a batch of sentences of many lengths, teacher-forced."""
+    """Score every token of a batch of sentences of many lengths, teacher-forced."""
     sources = [[*ids, EOS] for ids in sentences(7, 1, 4)]
     targets = sentences(3, 9, 5)
     engine = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)

@@ -17,7 +17,7 @@ class Ours(nn.Module):
 
 
 class Theirs(nn.Module):
-    """The same, unpacked, with a bias always and with a table that nobody trains."""
+    """The same, unpacked, with a bias always and with a table that is not trained."""
 
     def __init__(self) -> None:
         super().__init__()

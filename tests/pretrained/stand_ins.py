@@ -1,4 +1,4 @@
-"""What stands in for the bundled models: never trained, in eight bits, in a folder of a test."""
+"""Stand-ins for the bundled models: never trained, in eight bits, in a folder of a test."""
 
 from pathlib import Path
 

@@ -84,7 +84,9 @@ def test_a_path_that_is_not_there_is_not_taken_for_a_name(root: Path, path: str)
     assert "runs/demo" in caught.value.remedy
 
 
-def test_with_no_model_at_all_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_any_model_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bundle(monkeypatch, tmp_path / "package")
     monkeypatch.chdir(tmp_path)
     assert pretrained.names() == []

@@ -157,7 +157,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def debris(folder: Path) -> list[str]:
-    """What a folder of checkpoints should not hold."""
+    """Return the entries that a folder of checkpoints should not hold."""
     known = {"best", "latest", "log.jsonl", "recipe.toml", "tensorboard"}
     known |= {path.name for path in RunFolder(folder).steps()}
     return sorted({path.name for path in folder.iterdir()} - known)

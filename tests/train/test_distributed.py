@@ -32,7 +32,7 @@ def data(accumulate: int, fully_shard: bool = False) -> Prepared:
 
 
 def two_processes(folder: Path) -> None:
-    """What each of two processes does, all in one launch."""
+    """Carry out the part of each of two processes, all in one launch."""
     with world() as processes:
         for name, sharded in {"ddp": False, "fsdp": True}.items():
             shared = data(1, sharded)

@@ -1,4 +1,4 @@
-"""What goes wrong in the middle of a run: kills, signals, full disks. A good checkpoint remains."""
+"""Faults in the middle of a run: kills, signals, full disks. A good checkpoint remains."""
 
 import errno
 import os

@@ -211,7 +211,7 @@ def test_it_stops_after_max_minutes_with_a_last_validation(tmp_path: Path) -> No
 def test_the_schedule_ends_with_the_minutes_if_they_end_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the pace: it is as if of 40 updates, until they come to take twice as long."""
+    """The pace does not matter: as in 40 updates, until they take twice as long."""
     changes = {"max_minutes": 1, "max_steps": 1_000, "warmup": 4, "schedule": "linear"}
     data = tiny(train=changes)
     run = start(data, tmp_path, ALONE, False, unexpected)

@@ -30,7 +30,7 @@ def torch_loss(features, output, labels, smoothing):
 
 
 def gradients(total, features, output):
-    """Of three times the loss: the gradient from above must be heeded too."""
+    """Use three times the loss: the incoming gradient must count too."""
     return torch.autograd.grad(3 * total, [features, *output.parameters()])
 
 
@@ -173,7 +173,7 @@ def test_without_gradients_none_are_computed(monkeypatch, mode):
 
 
 def twice(count=4, asked=0.7):
-    """Two halves that ask the same and were heard differently."""
+    """Build two halves with the same labels and different features."""
     _, output, labels = problem((count,), asked=asked)
     return torch.randn(2 * count, D).double().requires_grad_(), output, labels.repeat(2)
 

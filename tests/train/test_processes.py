@@ -101,7 +101,7 @@ def digests(folder: Path, seed: int) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
-    """What two processes draw with one seed, and one of them with another seed too."""
+    """Return the draws of two processes with one seed, and of one of them with another."""
     found: list[dict[str, Any]] = []
     for number in ("1", "2"):
         folder = tmp_path_factory.mktemp("process")

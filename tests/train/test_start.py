@@ -20,6 +20,8 @@ from glassformer.model.build import build
 from glassformer.train import loop
 from glassformer.train.distributed import ALONE
 from glassformer.train.loop import Run, reading, start, train
+from glassformer.train.optimizer import build_optimizers
+from glassformer.train.state import restore
 from glassformer.train.validate import validate
 from glassformer.train.verify import verify_resume
 from glassformer.train.votes import kind_of
@@ -50,7 +52,7 @@ def _cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def masked(folder: Path, **sections: dict[str, Any]) -> Prepared:
-    """What a masked language model learns from: the English of PAIRS."""
+    """Return the text of a masked language model: the English of PAIRS."""
     given = {name: MASKED.get(name, {}) | sections.get(name, {}) for name in ("model", "data")}
     return prepare(text(folder, **given, train=sections.get("train", {})), threads=1)
 
@@ -309,18 +311,21 @@ def test_votes_are_fitted_before_training_and_told_and_training_leaves_them(tmp_
     told: list[str] = []
     run = start(voting(tmp_path), tmp_path / "run", ALONE, False, told.append)
     assert told == ["votes of n-grams of up to 2 words are being counted"]
-    fitted = run.model.votes.weight.clone()
-    assert fitted.abs().max() > 0
+    assert run.votes is not None
+    fitted = run.votes.weight.copy()
+    assert np.abs(fitted).max() > 0
     train(run)
-    assert torch.equal(run.model.votes.weight, fitted)
+    assert np.array_equal(run.votes.weight, fitted)
     assert np.array_equal(latest(tmp_path / "run").weights["votes.weight"], fitted)
 
 
 def test_votes_know_the_words_of_the_subwords(tmp_path: Path) -> None:
     data = voting(tmp_path)
-    kinds = start(data, tmp_path / "run", ALONE, False, lambda _: None).model.votes.kinds
-    pieces = data.tokenizers["joint"].pieces(range(len(kinds)))
-    assert kinds.tolist() == [kind_of(piece) for piece in pieces] and kinds.unique().numel() == 3
+    votes = start(data, tmp_path / "run", ALONE, False, lambda _: None).votes
+    assert votes is not None
+    pieces = data.tokenizers["joint"].pieces(range(len(votes.kinds)))
+    assert votes.kinds.tolist() == [kind_of(piece) for piece in pieces]
+    assert len(np.unique(votes.kinds)) == 3
 
 
 def test_votes_are_not_begun_with_but_counted_anew(tmp_path: Path) -> None:
@@ -328,10 +333,11 @@ def test_votes_are_not_begun_with_but_counted_anew(tmp_path: Path) -> None:
     one = latest(tmp_path / "one").weights
     settings = voting(tmp_path, start_from=str(tmp_path / "one"), max_steps=2).settings
     larger = prepare(settings.replace(model={"ngram_buckets": 3_000}), 1)
-    model = start(larger, tmp_path / "two", ALONE, False, lambda _: None).model
-    assert model.votes.weight.size(1) == one["votes.weight"].shape[1] + 1_000
-    assert model.votes.weight.abs().max() > 0
-    adopted = weights_of(model.encoder)
+    run = start(larger, tmp_path / "two", ALONE, False, lambda _: None)
+    assert run.votes is not None
+    assert run.votes.weight.shape[1] == one["votes.weight"].shape[1] + 1_000
+    assert np.abs(run.votes.weight).max() > 0
+    adopted = weights_of(run.model.encoder)
     assert all(np.array_equal(adopted[name], one[f"encoder.{name}"]) for name in adopted)
 
 
@@ -339,23 +345,41 @@ def test_a_resumed_run_keeps_its_votes_and_counts_none(tmp_path: Path) -> None:
     start_told: list[str] = []
     train(start(voting(tmp_path, max_steps=2), tmp_path / "run", ALONE, False, start_told.append))
     again = start(voting(tmp_path), tmp_path / "run", ALONE, True, unexpected)
-    fitted = again.model.votes.weight.detach()
-    assert np.array_equal(fitted, latest(tmp_path / "run").weights["votes.weight"])
+    assert again.votes is not None
+    assert np.array_equal(again.votes.weight, latest(tmp_path / "run").weights["votes.weight"])
 
 
 def test_validation_asks_for_both_opinions(tmp_path: Path) -> None:
     data = voting(tmp_path)
     run = start(data, tmp_path / "run", ALONE, False, lambda _: None)
     batch = data.valid.batch(np.arange(len(data.valid)))
+    (ids,) = batch.inputs
+    assert run.votes is not None
+    ngrams = torch.from_numpy(run.votes.of_rows(row[row != 0].numpy() for row in ids))
     with torch.no_grad():
-        logits = run.model.eval()(*batch.inputs)
-    scores = validate(data.settings.model, weights_of(run.model), data.valid, 100, None)
+        own = run.model.eval()(ids)
+    share = data.settings.model.ngram_share
+    logits = (1 - share) * own + share * ngrams
+    scores = validate(
+        data.settings.model, weights_of(run.model), data.valid, 100, None, votes=run.votes
+    )
     assert scores["loss"] == pytest.approx(F.cross_entropy(logits, batch.labels).item(), rel=1e-5)
-    own = run.model.output(run.model.features(*batch.inputs))
-    opinions = {"": logits, "encoder_": own, "ngrams_": run.model.votes(*batch.inputs)}
+    opinions = {"": logits, "encoder_": own, "ngrams_": ngrams}
     for name, opinion in opinions.items():
         right = (opinion.argmax(-1) == batch.labels).double().mean().item()
         assert scores[f"{name}accuracy"] == pytest.approx(100 * right)
+
+
+def test_a_run_that_averaged_its_constant_votes_goes_on(tmp_path: Path) -> None:
+    """Runs of version 0.1 with `train.ema` have the votes among their raw weights."""
+    data = voting(tmp_path, ema=0.9, max_steps=2)
+    train(start(data, tmp_path / "run", ALONE, False, lambda _: None))
+    state = latest(tmp_path / "run").training
+    assert state is not None
+    model = build(data.settings.model)
+    optimizers = build_optimizers(model, "adamw", 1.0, 1.0, 0.0, (0.9, 0.98), None)
+    state.tensors["raw/votes.weight"] = np.zeros((2, 3), np.float32)
+    assert restore(state, model, optimizers).step == 2
 
 
 def test_a_run_does_not_go_on_with_longer_ngrams(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run remembers comes back as it was, for every optimiser."""
+"""The state of a run comes back as it was, for every optimiser."""
 
 from dataclasses import asdict, replace
 from pathlib import Path

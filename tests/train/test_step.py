@@ -141,7 +141,7 @@ class Spoilt(nn.Module):
 
 
 def refusal(module: nn.Module, optimizers: list[torch.optim.Optimizer]) -> TrainingError:
-    """What is said; every bit of the weights and of the optimiser's state must stay."""
+    """Check the error; every bit of the weights and of the optimiser's state must stay."""
     before = {n: p.detach().clone() for n, p in module.named_parameters()}
     state = {
         id(p): {k: v.clone() for k, v in s.items()} for o in optimizers for p, s in o.state.items()

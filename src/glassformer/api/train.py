@@ -312,7 +312,7 @@ def in_this_process(
     notice = say if progress else silent
     own.check(callbacks)
     with world(settings.train.device) as processes, ExitStack() as stack:
-        stack.enter_context(_own_torch_state(processes.device))
+        stack.enter_context(own_torch_state(processes.device))
         processes.lead(lambda: stack.enter_context(_claimed(folder, resume, notice)))
         for path, content in texts.items() if processes.leads else ():
             save_text(path, content)
@@ -367,7 +367,7 @@ def verify_resume(settings: RunSettings, notice: Callable[[str], None] = say) ->
             notice(line)
         verify(settings, notice)
 
-    with world() as processes, _own_torch_state(processes.device):
+    with world() as processes, own_torch_state(processes.device):
         processes.lead(lead)
 
 
@@ -394,12 +394,14 @@ def _prepared_by_all(
 
 
 @contextmanager
-def _own_torch_state(device: "torch.device") -> Iterator[None]:
+def own_torch_state(device: "torch.device | None" = None) -> Iterator[None]:
     """Give torch's seed and number of threads back to the caller when a run has ended."""
     import torch
 
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with torch.random.fork_rng(
+        devices=[device] if device is not None and device.type == "cuda" else []
+    ):
         try:
             yield
         finally:

@@ -1,7 +1,7 @@
 """`bench classify`: the compiled engine beside torch and CTranslate2's encoder, the same weights.
 
-CTranslate2 has an encoder and no classifier: pooling, the output layer and the votes of n-grams
-are numpy's, as in the compiled engine.
+CTranslate2 has an encoder and no classifier: pooling and the output layer are numpy's. The votes of
+n-grams are the same numpy code for all contenders.
 """
 
 from collections.abc import Callable, Iterable
@@ -155,7 +155,7 @@ def load(name: str, folder: Path, threads: int) -> Contender:
         model: Any = inference_model(
             saved, None if name == TORCH else name == INT8, engine, threads
         )
-        return _timed(model.classify)
+        return _timed(_with_votes(model.classify, saved))
     workers = threads if name in WITH_WORKERS else 1
     return _ctranslate2(saved, folder / name.removesuffix(WORKERS), threads, workers)
 
@@ -176,7 +176,6 @@ def _timed(classify: Callable[[Ids], Logits], workers: int = 1) -> Contender:
 def _ctranslate2(saved: Checkpoint, folder: Path, threads: int, workers: int) -> Contender:
     import ctranslate2
 
-    from glassformer.engine.ngrams import NgramVotes
     from glassformer.quantize import dequantise_weights
 
     s, weights = saved.settings.model, dequantise_weights(saved.weights)
@@ -186,19 +185,25 @@ def _ctranslate2(saved: Checkpoint, folder: Path, threads: int, workers: int) ->
         inter_threads=workers,
         intra_threads=threads // workers,
     )
-    votes = NgramVotes(s, saved.weights) if s.ngrams else None
-    pool, share = POOLING[s.pooling], np.float32(s.ngram_share)
+    pool = POOLING[s.pooling]
     weight, bias = np.asarray(weights["output.weight"]), np.asarray(weights["output.bias"])
 
     def classify(batch: Ids) -> Logits:
         hidden = np.array(encoder.forward_batch(batch).last_hidden_state)
         pooled = [pool(x[: len(row)]) for x, row in zip(hidden, batch, strict=True)]
         logits: Logits = np.stack(pooled) @ weight.T + bias
-        if votes is not None:
-            logits += share * (np.stack([votes(row) for row in batch]) - logits)
         return logits
 
-    return _timed(classify, workers)
+    return _timed(_with_votes(classify, saved), workers)
+
+
+def _with_votes(classify: Callable[[Ids], Logits], saved: Checkpoint) -> Callable[[Ids], Logits]:
+    from glassformer.pipeline.engines import ngram_votes
+
+    votes = ngram_votes(saved)
+    if votes is None:
+        return classify
+    return lambda batch: votes.mixed(classify(batch), batch)
 
 
 def race(

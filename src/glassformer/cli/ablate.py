@@ -2,20 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from glassformer.cli import options as o
-from glassformer.cli.train import carry_out, read_recipe
+from glassformer.config import parse_run_changes
 from glassformer.errors import SettingsError
 from glassformer.extras import require_torch
-from glassformer.progress import columns, say
-
-if TYPE_CHECKING:
-    from glassformer.bench.ablate import Outcome
-    from glassformer.bench.variants import Trial
+from glassformer.progress import columns
 
 WIDTH = 130  # columns of the terminal that the table needs
 
@@ -58,8 +54,8 @@ def ablate(
     """
     require_torch("glassformer ablate")
 
-    from glassformer.bench.ablate import Report, rows
-    from glassformer.bench.variants import factors, trials, variants
+    from glassformer.api import ablate as api
+    from glassformer.bench.variants import factors
     from glassformer.evaluate.card import markdown, show
 
     place = output or Path("results") / f"ablate_{Path(recipe).stem}.json"
@@ -69,29 +65,20 @@ def ablate(
             "The table is written there as JSON, and beside it as Markdown.",
             f"Say --output {place.with_suffix('.json')}.",
         )
-    base, tried = read_recipe(recipe, changes or []), factors(vary)
-    planned = trials(
-        variants(base, tried, grid), seeds, run or Path("runs") / f"ablate-{Path(recipe).stem}"
-    )
-    outcomes = [_outcome(trial, i, len(planned)) for i, trial in enumerate(planned, start=1)]
-    table = rows(outcomes, base.train.metric)
-    report = Report(Path(recipe).stem, o.written_command(), base, list(tried), table, grid)
+    try:
+        report = api.ablate(
+            recipe,
+            factors(vary),
+            changes=parse_run_changes(changes or []),
+            seeds=seeds,
+            grid=grid,
+            run=run,
+            command=o.written_command(),
+        )
+    except api.StoppedError as stopped:
+        raise typer.Exit(stopped.exit_code) from None
     show(report.sheet(), Console(width=columns(WIDTH), highlight=False))
     o.save(place, json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n")
     o.save(place.with_suffix(".md"), markdown(report.sheet()))
     if report.all_failed:
         raise typer.Exit(1)
-
-
-def _outcome(trial: "Trial", number: int, count: int) -> "Outcome":
-    from glassformer.bench.ablate import run_trial
-
-    say(f"run {number} of {count}: {trial}")
-    try:
-        outcome = run_trial(trial, carry_out)
-    except typer.Exit:  # a signal
-        say("interrupted; the same command continues from here")
-        raise
-    if outcome.error:
-        say(f"went wrong: {outcome.error}")
-    return outcome

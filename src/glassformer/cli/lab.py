@@ -1,7 +1,5 @@
 """`glassformer lab`: claims about the Transformer as experiments."""
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,11 +13,11 @@ from glassformer.cli.verb import Verb
 from glassformer.errors import DataError
 from glassformer.extras import require_torch
 from glassformer.output import save_text, writing
-from glassformer.progress import columns, progress
+from glassformer.progress import columns
 
 if TYPE_CHECKING:
     from glassformer.evaluate.card import Sheet
-    from glassformer.lab.experiment import Budget, Experiment
+    from glassformer.lab.experiment import Experiment
     from glassformer.lab.finding import Finding
 
 WIDTH = 120  # columns of the tables
@@ -97,48 +95,20 @@ def run(
     with writing(output):  # an unwritable folder is an error before the work
         output.mkdir(exist_ok=True)
     for experiment in found:
-        carry_out(experiment, _budget(experiment, quick, seeds, threads), output)
+        carry_out(experiment, output, quick, seeds, threads)
 
 
-def _budget(
-    experiment: "Experiment", quick: bool, seeds: int | None, threads: int | None
-) -> "Budget":
-    from glassformer.lab.experiment import Budget
-
-    count = seeds or (2 if quick else experiment.seeds)
-    cores = os.cpu_count() or 1
-    return Budget(quick, tuple(range(count)), threads or (1 if quick else min(2, cores)))
-
-
-def carry_out(experiment: "Experiment", budget: "Budget", output: Path) -> None:
-    import torch
-
+def carry_out(
+    experiment: "Experiment", output: Path, quick: bool, seeds: int | None, threads: int | None
+) -> None:
+    """Run an experiment, print its result and say where it was written."""
+    from glassformer.api.lab import carry_out
     from glassformer.evaluate.card import show
-    from glassformer.lab import finding as findings
-    from glassformer.lab.report import draw, tables
-    from glassformer.machine import machine
 
-    torch.set_num_threads(budget.threads)
-    with progress(experiment.name, 100) as tick:
-        finding = findings.run(experiment, budget, o.written_command(), machine(), _shares(tick))
-    path = output / f"{experiment.name}.json"
-    findings.save(finding, path, tables(finding))
-    draw(experiment, finding, path.with_suffix(".svg"))
+    finding = carry_out(experiment, quick, seeds, threads, output, o.written_command(), True)
     show(sheet(finding), Console(width=columns(WIDTH), highlight=False))
+    path = output / f"{experiment.name}.json"
     print(f"written: {path}, {path.with_suffix('.svg')}\n")
-
-
-def _shares(tick: Callable[[], None]) -> Callable[[float], None]:
-    """Return a function that takes the share done and ticks a bar of a hundred steps."""
-    done = 0
-
-    def told(share: float) -> None:
-        nonlocal done
-        while done < int(100 * share + 1e-9):
-            tick()
-            done += 1
-
-    return told
 
 
 def sheet(finding: "Finding") -> "Sheet":

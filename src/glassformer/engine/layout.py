@@ -35,6 +35,7 @@ from glassformer.engine.sizes import (
     f32,
 )
 from glassformer.errors import CheckpointError
+from glassformer.ngrams import PREFIX, ngram_shapes
 from glassformer.quantize import MIN_ROWS, SCALE, is_matrix, quantise_rows
 
 Tensors = Mapping[str, NDArray[np.generic]]
@@ -230,16 +231,14 @@ def expected_shapes(s: ModelSettings) -> dict[str, tuple[int, ...]]:
         stacks = {"encoder": has_encoder(s), "decoder": has_decoder(s)}
         for stack in (name for name, there in stacks.items() if there):
             shapes[f"{stack}.positions.weight"] = positions[s.positions]
-    if s.ngrams:
-        shapes["votes.weight"] = s.n_classes, s.vocab_size + s.ngram_buckets
-        shapes["votes.kinds"] = (s.vocab_size,)
     return shapes
 
 
 def check_types(s: ModelSettings, types: Mapping[str, TensorType]) -> None:
     """Refuse tensors of another model by names, shapes and dtypes, before any of them is read.
 
-    A quantised checkpoint has int8 and a scale for every matrix, and floats for the rest.
+    A quantised checkpoint has int8 and a scale for every matrix, and floats for the rest. That of a
+    classifier may hold votes of n-grams too.
     """
     layers = s.encoder_layers * has_encoder(s) + s.decoder_layers * has_decoder(s)
     if layers > len(types):  # before the names of so many layers are made
@@ -248,7 +247,7 @@ def check_types(s: ModelSettings, types: Mapping[str, TensorType]) -> None:
             "Each layer has several tensors.",
             "Load a checkpoint with the settings that lie in its folder.",
         )
-    shapes = expected_shapes(s)
+    shapes = expected_shapes(s) | ngram_shapes(s)
     expected: dict[str, TensorType] = {n: (shape, np.floating) for n, shape in shapes.items()}
     if any(name.endswith(SCALE) for name in types):
         for name in (n for n, shape in shapes.items() if is_matrix(n, shape)):
@@ -271,7 +270,8 @@ def _described(kind: TensorType | None, none: str) -> str:
 
 def check_names(s: ModelSettings, tensors: Iterable[str]) -> None:
     """Refuse weights of another model: a tensor that is missing, or that the settings lack."""
-    wanted, given = set(expected_shapes(s)), {n for n in tensors if not n.endswith(SCALE)}
+    wanted = set(expected_shapes(s))
+    given = {n for n in tensors if not (n.endswith(SCALE) or n.startswith(PREFIX))}
     if wanted != given:
         name = min(wanted ^ given)
         raise CheckpointError(

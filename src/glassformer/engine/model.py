@@ -23,7 +23,6 @@ from glassformer.engine.layout import (
     sizes_of,
 )
 from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up
-from glassformer.engine.ngrams import NgramVotes
 from glassformer.engine.sizes import BLOCK, CHUNK, KEYS, ROWS
 from glassformer.engine.threads import in_parts, is_machine_busy, together, usable_cores
 from glassformer.errors import InputError
@@ -166,7 +165,6 @@ class CompiledModel:
         self._tables = {name: np.array(weights[name]) for name in learned if name in weights}
         self._positions: dict[str, tuple[int, PositionTables]] = {}
         self.pool = WorkspacePool(self.threads)
-        self.votes = NgramVotes(settings, weights) if settings.ngrams else None
         self.pad_id, self.vocab_size = settings.pad_id, settings.vocab_size
         self.reads_source = settings.kind == "translator"
         limit = settings.max_positions if settings.positions == "learned" else None
@@ -320,12 +318,8 @@ class CompiledModel:
         return [self._output(features) for features in self.encode(rows)]
 
     def classify(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        """Return the logits of each text, (B, C), the n-grams' votes included."""
-        logits = self._output(self._pooled(rows))
-        if self.votes is not None:
-            share = np.float32(self.settings.ngram_share)
-            logits += share * (np.stack([self.votes(row) for row in rows]) - logits)
-        return logits
+        """Return the logits of each text, (B, C)."""
+        return self._output(self._pooled(rows))
 
     def embed(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return the vector of each text, (B, D)."""

@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.inspect.words import Side
-from glassformer.model.classifier import TransformerClassifier
 from glassformer.model.replace import replace
 from glassformer.model.transformer import LanguageModel, Transformer
 from glassformer.pipeline import Classifier, Generator, Translator
@@ -125,20 +124,34 @@ def label_saliency(model: Classifier, read: Side) -> dict[str, Tensor]:
     labels = torch.arange(len(model.labels), device=device)
     ids = torch.tensor(read.ids, device=device).expand(len(labels), -1)
     with torch.enable_grad():
-        answers = log_odds(twin(ids), labels)
+        answers = log_odds(mixed(model, twin(ids), ids.tolist()), labels)
     (by_token,) = gradient_times_input(answers, leaves)
-    return {"source": by_token.cpu(), "left_out": left_out(model.model, read)}
+    return {"source": by_token.cpu(), "left_out": left_out(model, read)}
+
+
+def mixed(
+    model: Classifier, logits: Float[Tensor, "R C"], rows: Sequence[Sequence[int]]
+) -> Float[Tensor, "R C"]:
+    """Mix the encoder's logits with those of the n-grams, as the classifier does.
+
+    A gradient goes through the encoder alone: n-grams are not embedded.
+    """
+    if model.votes is None:
+        return logits
+    votes = torch.from_numpy(model.votes.of_rows(rows)).to(logits)
+    return torch.lerp(logits, votes, model.settings.model.ngram_share)
 
 
 @torch.no_grad()
-def left_out(model: TransformerClassifier, read: Side) -> Float[Tensor, "C words"]:
+def left_out(model: Classifier, read: Side) -> Float[Tensor, "C words"]:
     """Return how much each label's log-odds fall without each word."""
     ids = list(read.ids)
     texts = [ids, *(ids[: word.start] + ids[word.end :] for word in read.words)]
-    width = len(ids)
-    rows = [[*text, *[model.pad_id] * (width - len(text))] for text in texts]
-    padded = torch.tensor(rows, device=model.output.weight.device)
-    logits = torch.cat([model(part) for part in padded.split(max(1, BATCH_CELLS // width))]).cpu()
+    module, width = model.model, len(ids)
+    rows = [[*text, *[module.pad_id] * (width - len(text))] for text in texts]
+    padded = torch.tensor(rows, device=module.output.weight.device)
+    batches = padded.split(max(1, BATCH_CELLS // width))
+    logits = mixed(model, torch.cat([module(part) for part in batches]).cpu(), texts)
     classes = range(logits.size(1))
     odds = torch.stack([log_odds(logits, torch.full((len(logits),), c)) for c in classes])
     return odds[:, :1] - odds[:, 1:]

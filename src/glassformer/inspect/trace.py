@@ -249,7 +249,8 @@ def _classified(
 ) -> Trace:
     bos, _ = mark_ids(model.tokenizer)
     ids = [bos, *_ids(model, text, truncate)]
-    logits, attention = maps.read(model.model, torch.tensor([ids]), changed)
+    encoder, attention = maps.read(model.model, torch.tensor([ids]), changed)
+    logits = saliency.mixed(model, encoder, [ids])
     read = side(model.tokenizer, text, ids)
     with changed():
         salient = saliency.label_saliency(model, read)

@@ -33,7 +33,6 @@ from glassformer.model.feed_forward import (
     SwiGLUFeedForward,
     TanhGELUFeedForward,
 )
-from glassformer.model.ngrams import NgramVotes
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.positions import (
     AlibiBias,
@@ -105,11 +104,7 @@ def _language_model(s: ModelSettings) -> LanguageModel:
 def _classifier(s: ModelSettings) -> TransformerClassifier:
     encoder = _encoder(s, _embedding(s, s.vocab_size))
     output = nn.Linear(s.d_model, s.n_classes)
-    votes = None
-    if s.ngrams:
-        votes = NgramVotes(s.vocab_size, s.n_classes, s.ngrams, s.ngram_buckets, s.pad_id)
-    pool = POOLINGS[s.pooling]
-    return TransformerClassifier(encoder, output, pool, s.dropout, s.pad_id, votes, s.ngram_share)
+    return TransformerClassifier(encoder, output, POOLINGS[s.pooling], s.dropout, s.pad_id)
 
 
 def _masked_language_model(s: ModelSettings) -> TransformerTagger:

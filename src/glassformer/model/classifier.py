@@ -11,7 +11,6 @@ from glassformer.errors import InputError
 from glassformer.model.dropout import Dropout
 from glassformer.model.encoder import TransformerEncoder
 from glassformer.model.masks import padding_mask
-from glassformer.model.ngrams import NgramVotes
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 
@@ -45,11 +44,7 @@ def max_pool(x: Float[Tensor, "B S D"], real: Tensor) -> Float[Tensor, "B D"]:
 
 
 class TransformerClassifier(nn.Module):
-    """Encoder, pooling, dropout, one linear layer: logits over the classes.
-
-    With `votes`, the logits are (1 - share) · the encoder's + share · those of the text's n-grams.
-    Training changes the encoder only, by the loss of its own logits.
-    """
+    """Encoder, pooling, dropout, one linear layer: logits over the classes."""
 
     def __init__(
         self,
@@ -58,21 +53,13 @@ class TransformerClassifier(nn.Module):
         pool: Pooling = mean_pool,
         dropout: float = 0.0,
         pad_id: int = 0,
-        votes: NgramVotes | None = None,
-        share: float = 0.5,
     ) -> None:
         super().__init__()
         self.encoder, self.output, self.pool, self.pad_id = encoder, output, pool, pad_id
-        self.dropout, self.votes, self.share = Dropout(dropout), votes, share
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B C"]:
-        own = self.output(self.features(ids, mask))
-        return own if self.votes is None else self.together(own, self.votes(ids))
-
-    def together(
-        self, own: Float[Tensor, "B C"], votes: Float[Tensor, "B C"]
-    ) -> Float[Tensor, "B C"]:
-        return torch.lerp(own, votes, self.share)
+        return self.output(self.features(ids, mask))
 
     def features(self, ids: Tensor, mask: Tensor | None = None) -> Float[Tensor, "B D"]:
         mask = padding_mask(ids, self.pad_id) if mask is None else mask

@@ -5,7 +5,6 @@ matrices        uniform in ±√(6 / (fan_in + fan_out)) (Glorot and Bengio, 201
 embeddings      normal, standard deviation 1/√d_model: vectors of standard deviation 1 after the
                 factor √d_model, and logits of that size where the table is tied to the output
 gains, biases   1, 0
-votes           0, until they are fitted to the training text
 
 A registered variant (`glassformer.register`) keeps the values of its own constructor.
 """
@@ -18,7 +17,6 @@ from glassformer.errors import InputError
 from glassformer.model.attention import MultiHeadAttention
 from glassformer.model.embedding import TokenEmbedding
 from glassformer.model.feed_forward import FeedForward, SwiGLUFeedForward
-from glassformer.model.ngrams import NgramVotes
 from glassformer.model.norm import LayerNorm, RMSNorm
 from glassformer.model.positions import LearnedBias, LearnedPositions
 from glassformer.model.residual import PostNorm, PreNorm
@@ -43,7 +41,7 @@ def xavier(model: nn.Module) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, TokenEmbedding | LearnedPositions):
             nn.init.normal_(module.weight, std=1 / sqrt(module.weight.size(1)))
-        elif isinstance(module, LearnedBias | NgramVotes):
+        elif isinstance(module, LearnedBias):
             nn.init.zeros_(module.weight)
         elif isinstance(module, LayerNorm | RMSNorm):
             nn.init.ones_(module.gain)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glassformer.config import RunSettings
 from glassformer.data.tokenizer import BOS, Tokenizer
+from glassformer.ngrams import NgramVotes
 from glassformer.pipeline.batches import (
     BATCH_TOKENS,
     Ids,
@@ -46,7 +47,8 @@ class Classifier:
     """A classifier with its tokenizer and labels.
 
     Where the training text has codes for labels, `labels` are the words for them. `spellings` maps
-    codes and words to labels, so that examples may have either.
+    codes and words to labels, so that examples may have either. `votes` is an ensemble member that
+    looks at n-grams; None: the encoder answers alone.
     """
 
     def __init__(
@@ -55,8 +57,9 @@ class Classifier:
         tokenizers: dict[str, Tokenizer],
         settings: RunSettings,
         int8: bool = False,
+        votes: NgramVotes | None = None,
     ) -> None:
-        self.runs, self.settings, self.int8 = runs, settings, int8
+        self.runs, self.settings, self.int8, self.votes = runs, settings, int8, votes
         self.tokenizer = next(iter(tokenizers.values()))
         classes = range(settings.model.n_classes)
         codes = settings.data.labels or tuple(str(c) for c in classes)
@@ -99,7 +102,7 @@ class Classifier:
         rows = [[BOS, *ids] for ids in encoded]
 
         def answer(indices: Ids) -> list[Classification]:
-            logits = self.runs.classify([rows[i] for i in indices])
+            logits = self.logits([rows[i] for i in indices])
             return [
                 replace(self._classification(row), cut=cut[i])
                 for row, i in zip(logits, indices, strict=True)
@@ -108,6 +111,11 @@ class Classifier:
         never = Classification("", 0.0, {})  # every row holds BOS, so none is empty
         answers = in_batches(rows, batch_tokens, answer, never)
         return answers[0] if isinstance(text, str) else answers
+
+    def logits(self, rows: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """Return the logits of rows of ids, (B, C): the encoder's, mixed with the n-grams'."""
+        encoder = self.runs.classify(rows)
+        return encoder if self.votes is None else self.votes.mixed(encoder, rows)
 
     def _classification(self, logits: NDArray[Any]) -> Classification:
         """Softmax in float64, row by row: a row's bits do not depend on the batch."""

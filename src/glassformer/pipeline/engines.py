@@ -2,12 +2,15 @@
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
+
 from glassformer.checkpoint.format import Checkpoint, types_of
 from glassformer.config import own_variants
 from glassformer.device import runs_on_cpu
 from glassformer.errors import InputError
 from glassformer.extras import require_torch
-from glassformer.quantize import dequantise_weights
+from glassformer.ngrams import PREFIX, WEIGHT, NgramVotes, ngram_shapes
+from glassformer.quantize import SCALE, dequantise_weights
 
 if TYPE_CHECKING:
     from glassformer.engine.model import CompiledModel
@@ -55,6 +58,28 @@ def inference_model(
     check_types(saved.settings.model, types_of(saved.weights))
     weights = dequantise_weights(saved.weights) if int8 is False else saved.weights
     return CompiledModel(saved.settings.model, weights, int8=int8, threads=threads)
+
+
+def ngram_votes(saved: Checkpoint, int8: bool | None = None) -> NgramVotes | None:
+    """Return the n-gram member of a classifier's checkpoint, or None if it has none.
+
+    int8     None or True: as the checkpoint is stored. False: in fp32.
+    """
+    from glassformer.engine.layout import checked
+
+    votes = {name: saved.weights[name] for name in saved.weights if name.startswith(PREFIX)}
+    shapes = ngram_shapes(saved.settings.model)
+    if not shapes:
+        return None
+    in_eight_bits = WEIGHT in votes and votes[WEIGHT].dtype == np.int8
+    if in_eight_bits:
+        shapes[WEIGHT + SCALE] = shapes[WEIGHT][:1]
+    for name, shape in shapes.items():
+        kind = np.int8 if in_eight_bits and name == WEIGHT else np.float32
+        votes[name] = checked(votes, name, shape, kind)
+    if int8 is False:
+        votes = dequantise_weights(votes)
+    return NgramVotes.of(saved.settings.model, votes)
 
 
 def torch_module(runs: Any) -> Any:

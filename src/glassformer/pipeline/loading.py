@@ -11,7 +11,7 @@ from glassformer.data.direction import tags
 from glassformer.errors import CheckpointError, InputError
 from glassformer.pipeline.classifier import Classifier
 from glassformer.pipeline.embedder import Embedder
-from glassformer.pipeline.engines import Engine, inference_model
+from glassformer.pipeline.engines import Engine, inference_model, ngram_votes
 from glassformer.pipeline.generator import Generator
 from glassformer.pipeline.translator import Translator
 from glassformer.quantize import is_quantised
@@ -78,7 +78,10 @@ def load(
     _check_text(str(model), saved)
     runs = inference_model(saved, int8, engine, threads, device)
     in_eight_bits = is_quantised(saved.weights) if int8 is None else int8
-    loaded: Pipeline = PIPELINES[kind](runs, saved.tokenizers, saved.settings, in_eight_bits)
+    votes = {"votes": ngram_votes(saved, int8)} if kind == "classifier" else {}
+    loaded: Pipeline = PIPELINES[kind](
+        runs, saved.tokenizers, saved.settings, in_eight_bits, **votes
+    )
     return loaded
 
 

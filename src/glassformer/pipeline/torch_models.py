@@ -17,6 +17,7 @@ from glassformer.errors import CheckpointError
 from glassformer.model.build import Model, build
 from glassformer.model.classifier import TransformerClassifier, TransformerEmbedder
 from glassformer.model.transformer import LanguageModel, Transformer
+from glassformer.ngrams import without_votes
 from glassformer.quantize import dequantise_weights, is_quantised, quantise_weights
 
 
@@ -90,5 +91,5 @@ def torch_model(saved: Checkpoint, int8: bool | None = None) -> Model:
     if int8 and not is_quantised(weights):
         weights = quantise_weights(weights)
     model = build(saved.settings.model)
-    set_weights(model, dequantise_weights(weights))
+    set_weights(model, without_votes(dequantise_weights(weights)))
     return model.eval().requires_grad_(False)

@@ -12,6 +12,7 @@ from signal import SIGTERM
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
@@ -29,7 +30,7 @@ from glassformer.data.batching import TokenBatches, draw_seed
 from glassformer.data.prepare import Prepared, prepare
 from glassformer.errors import SettingsError, TrainingError
 from glassformer.model.build import build
-from glassformer.model.classifier import TransformerClassifier
+from glassformer.ngrams import NgramVotes, without_votes
 from glassformer.train.distributed import World, spread, whole
 from glassformer.train.early_stopping import EarlyStopping
 from glassformer.train.gpu import gpu_record, kernels
@@ -64,6 +65,7 @@ class Run:
     scaler: GradScaler | None  # of the loss, in fp16
     position: Position = field(default_factory=Position)
     signal: int | None = None  # that ended it
+    votes: NgramVotes | None = None  # ensemble member beside the encoder of a classifier
 
     @cached_property
     def max_steps(self) -> int:
@@ -99,16 +101,12 @@ def start(
     if saved is not None:
         check_same_place(saved, world)
         check_same_run(saved, data)
-        set_weights(model, saved.weights)
+        set_weights(model, without_votes(saved.weights))
     else:
         if before := origin(settings):
             check_origin(before, data)
             same_answers = before.settings.data.labels == settings.data.labels
             adopt_weights(model, before.weights, same_answers)
-        if isinstance(model, TransformerClassifier) and model.votes is not None:
-            notice(f"votes of n-grams of up to {settings.model.ngrams} words are being counted")
-            assert isinstance(data.train, Examples), "a mixture is not for classifiers"
-            fit_votes(model.votes, data.train, data.tokenizers.get("joint"))
     model.to(world.device)  # from here on: what was counted or read is on the CPU
     if precision.products is not None:
         shorten_products(model, precision.products)
@@ -122,9 +120,10 @@ def start(
     stopping = EarlyStopping(s.metric, s.patience)
     place = RunFolder(folder)
     scaler = precision.scaler(world.device)
+    votes = votes_of(saved, data, notice) if settings.model.ngrams else None
     run = Run(
         settings, data, place, world, model, objective, optimizers, stopping, average, precision,
-        scaler,
+        scaler, votes=votes,
     )  # fmt: skip
     if saved is not None and saved.training is not None:
         run.position = restore(saved.training, model, optimizers, scaler)
@@ -149,6 +148,16 @@ def check_spreading(s: TrainSettings, precision: Precision) -> None:
         why,
         f"{remedy}, or leave train.fully_shard out.",
     )
+
+
+def votes_of(saved: Checkpoint | None, data: Prepared, notice: Callable[[str], None]) -> NgramVotes:
+    """The n-gram votes of a classifier: as saved, or fitted to the training text."""
+    settings = data.settings.model
+    if saved is not None:
+        return NgramVotes.of(settings, saved.weights)
+    notice(f"votes of n-grams of up to {settings.ngrams} words are being counted")
+    assert isinstance(data.train, Examples), "a mixture is not for classifiers"
+    return fit_votes(settings, data.train, data.tokenizers.get("joint"))
 
 
 def train(run: Run, evaluate: Evaluate | None = None, report: Report = lambda record: None) -> str:
@@ -325,6 +334,11 @@ def inference_weights(run: Run) -> dict[str, Tensor]:
     return {n: whole(averaged.get(n, w)).clone() for n, w in weights_of(run.model).items()}
 
 
+def stored(run: Run, weights: dict[str, Tensor]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a checkpoint: the weights, and the votes of n-grams if there are any."""
+    return as_arrays(weights) | (run.votes.arrays() if run.votes is not None else {})
+
+
 def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals) -> str | None:
     """Validate, note whether it is the best yet, and save; refuse weights that are not finite.
 
@@ -333,7 +347,7 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
     """
     s, data, at, world = run.settings.train, run.settings.data, run.position, run.world
     weights = inference_weights(run)
-    to_save = Checkpoint(run.settings, as_arrays(weights))
+    to_save = Checkpoint(run.settings, stored(run, weights))
     world.lead(lambda: run.folder.refuse_nonfinite(to_save, at.step))
     scores: dict[str, float] = {}
     if world.leads:
@@ -342,7 +356,7 @@ def conclude(run: Run, evaluate: Evaluate | None, tell: Report, signals: Signals
                 sets = {one.name: one.examples for one in run.data.valid_sets} or run.data.valid
                 scores = validate(
                     run.settings.model, weights, sets, data.batch_tokens, evaluate,
-                    s.attention_entropy, world.device,
+                    s.attention_entropy, world.device, run.votes,
                 )  # fmt: skip
         except StopRequested:
             return stop_for(run, signals)
@@ -376,5 +390,5 @@ def keep_good_weights(run: Run) -> None:
 def save(run: Run, weights: dict[str, Tensor], is_best: bool) -> None:
     step, keep = run.position.step, run.settings.train.keep
     state = capture(run.model, run.optimizers, run.position, run.stopping, run.average, run.scaler)
-    saved = Checkpoint(run.settings, as_arrays(weights), run.data.tokenizers, state)
+    saved = Checkpoint(run.settings, stored(run, weights), run.data.tokenizers, state)
     run.world.lead(lambda: run.folder.save(saved, step, is_best, keep))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 
 from glassformer.checkpoint import TrainingState, as_tensors
+from glassformer.ngrams import PREFIX
 from glassformer.train.distributed import like, whole
 from glassformer.train.early_stopping import EarlyStopping
 
@@ -104,6 +105,8 @@ def restore(
     owner = {id(p): o for o in optimizers for g in o.param_groups for p in g["params"]}
     for path, tensor in sorted(as_tensors(saved.tensors).items()):  # in one order in every process
         key, _, name = path.partition("/")
+        if name.startswith(PREFIX):  # older runs averaged the votes of n-grams, which are constant
+            continue
         parameter = parameters[name]
         tensor = tensor.to(parameter.device)
         value: Tensor = like(tensor, parameter) if tensor.dim() else tensor

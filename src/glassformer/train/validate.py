@@ -17,7 +17,7 @@ from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.model.attention import record_attention
 from glassformer.model.build import build
-from glassformer.model.classifier import TransformerClassifier
+from glassformer.ngrams import NgramVotes
 from glassformer.train.distributed import CPU
 from glassformer.train.loss import smoothed_loss
 
@@ -33,6 +33,7 @@ def validate(
     evaluate: Evaluate | None,
     entropy: bool = False,
     device: torch.device = CPU,
+    votes: NgramVotes | None = None,
 ) -> dict[str, float]:
     """Loss without smoothing, perplexity, accuracy with the true past given, and `evaluate`'s.
 
@@ -42,7 +43,7 @@ def validate(
     model: Any = build(settings).to(device).eval()
     set_weights(model, weights)
     sets = {"": examples} if isinstance(examples, Examples) else examples
-    by_set = {name: score(model, one, batch_tokens) for name, one in sets.items()}
+    by_set = {name: score(model, one, batch_tokens, votes) for name, one in sets.items()}
     first = next(iter(by_set.values()))
     scores = {metric: fmean(one[metric] for one in by_set.values()) for metric in first}
     if len(sets) > 1:
@@ -56,28 +57,34 @@ def validate(
     return scores | (evaluate(model) if evaluate is not None else {})
 
 
-def score(model: Any, examples: Examples, batch_tokens: int) -> dict[str, float]:
+def score(
+    model: Any, examples: Examples, batch_tokens: int, votes: NgramVotes | None = None
+) -> dict[str, float]:
     """Loss per label, and the accuracy in per cent."""
     batches = TokenBatches(examples.lengths, batch_tokens).epoch(0, shuffle=False)
     loss, labels = 0.0, 0
     right: Counter[str] = Counter()
     for indices in batches:
         batch = examples.batch(indices).to(model.output.weight.device)
-        total, answers = answer(model, batch)
+        total, answers = answer(model, batch, votes)
         asked = batch.labels[batch.labels != IGNORE]
         right.update({name: int((best == asked).sum()) for name, best in answers.items()})
         loss, labels = loss + total, labels + asked.numel()
     return {"loss": loss / labels, **{name: 100 * n / labels for name, n in right.items()}}
 
 
-def answer(model: Any, batch: Batch) -> tuple[float, dict[str, Int[Tensor, "N"]]]:
+def answer(
+    model: Any, batch: Batch, votes: NgramVotes | None = None
+) -> tuple[float, dict[str, Int[Tensor, "N"]]]:
     """The summed loss of what a batch asks, and the likeliest answers; of an encoder and n-grams
     that differ, also the loss of each."""
     features = model.features(*batch.inputs)
-    if isinstance(model, TransformerClassifier) and model.votes is not None:
-        own, votes = model.output(features), model.votes(*batch.inputs)
-        logits = model.together(own, votes)
-        opinions = {"accuracy": logits, "encoder_accuracy": own, "ngrams_accuracy": votes}
+    if votes is not None:
+        own, (ids,) = model.output(features), batch.inputs
+        rows = [row[row != model.pad_id] for row in ids.cpu().numpy()]
+        ngrams = torch.from_numpy(votes.of_rows(rows)).to(own)
+        logits = torch.lerp(own, ngrams, votes.settings.ngram_share)
+        opinions = {"accuracy": logits, "encoder_accuracy": own, "ngrams_accuracy": ngrams}
         loss = F.cross_entropy(logits, batch.labels, reduction="sum")
         return float(loss), {name: opinion.argmax(-1) for name, opinion in opinions.items()}
     total, _ = smoothed_loss(features, model.output, batch.labels)

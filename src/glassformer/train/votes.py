@@ -7,15 +7,18 @@ labels: a convex problem with one solution, which L-BFGS finds in a minute for 2
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.config import ModelSettings
 from glassformer.data.batch import Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.model.ngrams import ALONE, BEGINS, CONTINUES, NgramVotes
+from glassformer.ngrams import ALONE, BEGINS, CONTINUES, NgramVotes
 
 PENALTY = 2e-4  # on the squares of the weights, beside the mean loss of a text
 ITERATIONS = 40
@@ -25,16 +28,19 @@ SPACE, APOSTROPHES = "▁", "'’"  # in sentencepiece's spelling of a piece
 FINER = 16  # times as many places to count in, so that hardly two n-grams are taken for one
 
 
-def fit_votes(votes: NgramVotes, examples: Examples, tokenizer: Tokenizer | None = None) -> None:
-    """Find the votes of all n-grams of labelled examples.
+def fit_votes(
+    settings: ModelSettings, examples: Examples, tokenizer: Tokenizer | None = None
+) -> NgramVotes:
+    """Return the votes of all n-grams of labelled examples.
 
     They are of words if it is known how the tokens are written, and of tokens if it is not.
     """
+    classes, size = settings.n_classes, settings.vocab_size + settings.ngram_buckets
+    kinds = np.zeros(settings.vocab_size, np.float32)
     if tokenizer is not None:
-        pieces = tokenizer.pieces(range(len(tokenizer)))
-        votes.kinds.copy_(torch.tensor(list(map(kind_of, pieces))))
+        kinds[:] = list(map(kind_of, tokenizer.pieces(range(len(tokenizer)))))
+    votes = NgramVotes(settings, np.zeros((classes, size), np.float32), kinds)
     places, starts, labels = _counted(votes, examples)
-    classes, size = votes.weight.shape
     evidence = _evidence(places, starts, labels, (size, classes))
     shares = labels.bincount(minlength=classes) / len(labels)
     prior = shares.clamp(min=1 / len(labels)).log()  # the encoder's part: no n-gram is to learn it
@@ -52,7 +58,8 @@ def fit_votes(votes: NgramVotes, examples: Examples, tokenizer: Tokenizer | None
 
     with torch.enable_grad():
         search.step(closure)
-    votes.weight.copy_((evidence * weights).detach().T)
+    votes.weight = (evidence * weights).detach().T.contiguous().numpy()
+    return votes
 
 
 def kind_of(piece: str) -> int:
@@ -68,20 +75,23 @@ def _counted(
 ) -> tuple[Int[Tensor, "N"], Int[Tensor, "texts"], Int[Tensor, "texts"]]:
     """The places of all texts one after the other, where each text starts, and its label."""
     shown = replace(examples, hidden=0.0)
-    found, sizes, labels = [], [], []
+    found: list[NDArray[np.int64]] = []
+    sizes: list[int] = []
+    labels: list[Tensor] = []
     for indices in TokenBatches(shown.lengths, READ).epoch(0, shuffle=False):
         batch = shown.batch(indices)
         (ids,) = batch.inputs
-        places, count = votes.distinct(ids, FINER)
-        found.append(places[count])
-        sizes.append(count.sum(1))
+        texts = [votes.places(row[row != votes.settings.pad_id], FINER) for row in ids.numpy()]
+        found += texts
+        sizes += map(len, texts)
         labels.append(batch.labels)
-    places, asked = torch.cat(found), torch.cat(labels)
+    places, asked = torch.from_numpy(np.concatenate(found)), torch.cat(labels)
     often = places.bincount()[places] >= SEEN
-    text = torch.arange(len(asked)).repeat_interleave(torch.cat(sizes))
+    text = torch.arange(len(asked)).repeat_interleave(torch.tensor(sizes))
     ends = text[often].bincount(minlength=len(asked)).cumsum(0)
     starts = torch.cat([ends.new_zeros(1), ends[:-1]])
-    return votes.coarse(places[often]).int(), starts.int(), asked
+    coarse = torch.from_numpy(votes.coarse(places[often].numpy()))
+    return coarse.int(), starts.int(), asked
 
 
 def _evidence(

@@ -31,7 +31,7 @@ def test_a_campaign_counts_what_is_lost_raises_and_hangs() -> None:
     assert len(ticks) == len(TRIALS)
     assert (tally.tried, tally.held) == (8, 4)
     assert tally.lost == ["seed 1: one of three"]
-    assert tally.tracebacks[0] == "seed 2: KeyError: 'nobody expects this'"
+    assert tally.tracebacks[0] == "seed 2: KeyError: 'an unexpected key'"
     assert len(tally.tracebacks) == 2 and tally.tracebacks[1].startswith("seed 3: ")
     assert tally.hangs == ["seed 4: no end after 3 s"]
     assert tally.figures == {"things": 4}

@@ -15,7 +15,7 @@ def toy(folder: Path) -> Trial:
             case 1:
                 return Result(3, ("one of three",), figures=(("things", 2),))
             case 2:
-                raise KeyError("nobody expects this")
+                raise KeyError("an unexpected key")
             case 3:
                 os.abort()
             case 4:

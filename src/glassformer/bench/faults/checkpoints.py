@@ -20,6 +20,7 @@ from glassformer.bench.faults.campaign import Campaign, Result, Trial
 from glassformer.checkpoint.format import MANIFEST, SETTINGS, SUBWORDS, WEIGHTS
 from glassformer.config import RunSettings
 from glassformer.errors import GlassformerError
+from glassformer.ngrams import ngram_shapes
 from glassformer.pipeline import Classifier, Engine, Translator, load
 
 NUMBERS = (
@@ -277,6 +278,8 @@ def write_originals(root: Path) -> None:
         )  # fmt: skip
         torch.manual_seed(0)
         weights: Any = checkpoint.as_arrays(checkpoint.weights_of(build(settings.model)))
+        for name, shape in ngram_shapes(settings.model).items():
+            weights[name] = np.zeros(shape, np.float32)
         weights = quantise_weights(weights) if kind == "classifier" else weights
         saved = checkpoint.Checkpoint(settings, weights, {"joint": tokenizer})
         checkpoint.write(saved, root / kind)
