@@ -120,8 +120,10 @@ def aligned(trace: Trace) -> list[int] | None:
 def lens(
     pipeline: Pipeline, trace: Trace, body: TraceRequest
 ) -> list[list[tuple[str, float, float]]]:
-    """Return the prediction of each layer at each step; a classifier has none."""
-    if isinstance(pipeline, Classifier) or trace.target is None or trace.decoder_input is None:
+    """Return the prediction of each layer at each step; only models that write text have one."""
+    if not isinstance(pipeline, Translator | Generator):
+        return []
+    if trace.target is None or trace.decoder_input is None:
         return []
     model = pipeline.model
     source = None if trace.source is None else trace.source.ids
