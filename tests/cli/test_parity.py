@@ -15,6 +15,7 @@ from glassformer.api.train import settings_of
 from glassformer.checkpoint import RunFolder, read
 from glassformer.cli.app import VERBS
 from glassformer.cli.demo import recipe
+from glassformer.config import RunSettings
 from glassformer.data import datasets
 from glassformer.errors import SettingsError
 from glassformer.lab import experiments
@@ -205,8 +206,15 @@ def test_the_measuring_verbs_call_a_documented_function(verb: str, call: str) ->
     assert verb in VERBS and function.__doc__ and "return" in function.__annotations__
 
 
+def test_recipes(glassformer: Command) -> None:
+    """The settings of a recipe are those that Python reads by its name."""
+    typed = "\n".join(lines(glassformer, "recipes", "reverse"))
+    assert RunSettings.from_toml(typed) == settings_of("reverse")
+
+
 def test_every_verb_is_compared() -> None:
     measured = {"bench"}
+    measured |= {"completion"}  # of a shell
     measured |= {"settings"}  # prints the fields of glassformer.config, which Python has
     compared = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
     assert set(VERBS) <= compared | measured

@@ -134,7 +134,7 @@ def test_two_processes_are_started_and_what_they_did_is_told(
 
 def test_a_run_that_ends_inside_its_warm_up_says_so(glassformer: Command) -> None:
     fast = ("train.warmup=100", "steps=3", "model.d_model=8", "heads=2", "data.examples=20")
-    fast += ("train.accumulate=1", "data.valid_examples=5")
+    fast += ("train.accumulate=1", "data.valid_examples=5", "train.threads=1")
     code, _, msg = glassformer("train", "copy", *fast, "train.log_every=1", "lr=1e-9")
     assert code == 0, msg
     assert "note: the run ended inside its warm-up, at 3% of the learning rate" in msg
@@ -144,7 +144,7 @@ def test_a_run_that_ends_inside_its_warm_up_says_so(glassformer: Command) -> Non
 def test_a_loss_that_never_fell_is_told(glassformer: Command) -> None:
     wild = ("lr=30", "train.muon_rate=30", "train.warmup=0", "steps=6", "train.log_every=1")
     tiny = ("model.d_model=8", "heads=2", "data.examples=20", "data.valid_examples=5")
-    tiny += ("train.accumulate=1",)
+    tiny += ("train.accumulate=1", "train.threads=1")
     code, _, msg = glassformer("train", "copy", *wild, *tiny)
     assert code == 0, msg
     assert "note: the loss never fell:" in msg
@@ -152,7 +152,7 @@ def test_a_loss_that_never_fell_is_told(glassformer: Command) -> None:
 
 def test_the_number_of_epochs_ends_a_run(glassformer: Command) -> None:
     few = ("epochs=2", "data.examples=60", "data.valid_examples=5", "train.accumulate=1")
-    tiny = ("model.d_model=8", "heads=2", "train.warmup=1", "train.log_every=1")
+    tiny = ("model.d_model=8", "heads=2", "train.warmup=1", "train.log_every=1", "train.threads=1")
     code, _, msg = glassformer("train", "copy", *few, *tiny)
     assert code == 0 and "in all: 2 epochs" in msg
     logged = records(Path("runs/copy"), "train_loss")
