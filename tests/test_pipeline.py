@@ -522,7 +522,7 @@ def test_answers_that_read_alike_are_listed_once_unless_they_are_drawn(monkeypat
     other = next(o for o in translator.tokenizer.sample(["un chien"] * 9, 0.9, 0) if o != ids)
     found = [Hypothesis(one, s, s, True) for one, s in ((other, -1.0), (ids, -2.0), ([5], -3.0))]
     for module in (translator_module, generator_module):
-        monkeypatch.setattr(module, "search", lambda *_: [found])
+        monkeypatch.setattr(module, "search", lambda *_, **__: [found])
     for model in (translator, generator):
         (listed,) = model.n_best(["tea"], SearchOptions(n_best=3))
         assert [(one.ids, one.score) for one in listed] == [(other, -1.0), ([5], -3.0)]

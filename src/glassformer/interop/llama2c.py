@@ -55,34 +55,35 @@ def import_llama2c(model: Path, subwords: Path) -> Checkpoint:
         return numbers[start : start + prod(shapes[name])].reshape(shapes[name])
 
     tensors = Tensors(model.name, shapes, read)
-    tensors.ignore("rope tables")
-    norms = {part: tensors.take(f"{part}_norm", layers, d) for part in ("attention", "ffn")}
-    w = {
-        name: tensors.take(name, *shapes[name])
-        for name in ("wq", "wk", "wv", "wo", "w1", "w2", "w3")
-    }
+    weights = _weights(tensors, layers)
+    tensors.finish()
+    return Checkpoint(settings, weights, {"joint": _tokenizer(subwords, vocabulary)})
+
+
+def _weights(tensors: Tensors, layers: int) -> dict[str, Array]:
+    """Return the weights in our names; each tensor of the file holds that of all layers."""
+    w = {name: tensors.take(name, *shape) for name, shape in tensors.shapes.items()}
 
     def stacked(layer: int, *names: str) -> Array:
         return np.concatenate([w[name][layer] for name in names])
 
-    weights = {
-        "decoder.embedding.weight": tensors.take("embedding", vocabulary, d),
-        "decoder.final_norm.gain": tensors.take("final_norm", d),
+    weights: dict[str, Array] = {
+        "decoder.embedding.weight": w["embedding"],
+        "decoder.final_norm.gain": w["final_norm"],
     }
-    if not tied:
-        weights["output.weight"] = tensors.take("output", vocabulary, d)
+    if "output" in w:
+        weights["output.weight"] = w["output"]
     for i in range(layers):
         layer = f"decoder.layers.{i}"
         weights |= {
-            f"{layer}.self_attention_residual.norm.gain": norms["attention"][i],
+            f"{layer}.self_attention_residual.norm.gain": w["attention_norm"][i],
             f"{layer}.self_attention.qkv.weight": stacked(i, "wq", "wk", "wv"),
             f"{layer}.self_attention.output.weight": w["wo"][i],
-            f"{layer}.feed_forward_residual.norm.gain": norms["ffn"][i],
+            f"{layer}.feed_forward_residual.norm.gain": w["ffn_norm"][i],
             f"{layer}.feed_forward.expand.weight": stacked(i, "w1", "w3"),
             f"{layer}.feed_forward.contract.weight": w["w2"][i],
         }
-    tensors.finish()
-    return Checkpoint(settings, weights, {"joint": _tokenizer(subwords, vocabulary)})
+    return weights
 
 
 def _shapes(
