@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from cli.models import TEXTS
 from glassformer.serve.server import Server
 
+ITEMS = "a dog {x} sees https://a.b/c and two children. A CAT SEES TEA."  # a toy loses them
 LONG = "a dog. The old cat sees a dog.\n\n* two children\n"
 
 
@@ -21,7 +22,7 @@ def translated(client: TestClient, **body: Any) -> Any:
 
 def test_a_translation_is_that_of_python(client: TestClient, pipelines: dict[str, Any]) -> None:
     python = pipelines["toy-translator"]
-    for text in (*TEXTS, LONG, "", "  ", "https://a.b/c"):
+    for text in (*TEXTS, LONG, ITEMS, "", "  ", "https://a.b/c"):
         assert translated(client, q=text) == {"translatedText": python.translate(text, to="fr")}
 
 

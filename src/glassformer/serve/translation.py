@@ -1,7 +1,8 @@
 """Translation of whole texts through the queue: sentences are its items."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from glassformer.decode.options import SearchOptions
 from glassformer.pipeline import Translation, Translator
@@ -41,15 +42,21 @@ async def translate(
         sentences, languages = [one for one, _ in items], [language for _, language in items]
         return translator.n_best(sentences, options, to=languages, unit="sentence")
 
-    async def search(sentences: Sequence[str]) -> list[list[Translation]]:
-        items = [(sentence, to) for sentence in sentences]
-        return await batcher.run((served.name, options), compute, items)
+    def with_items(items: list[Item]) -> list[str]:
+        beam = options.beam_size
+        return [translator.translate(sentence, beam, to=language) for sentence, language in items]
 
-    found = await search(layout.sentences)
+    async def run(kind: Callable[[list[Item]], Sequence[Any]], sentences: Sequence[str]) -> Any:
+        items = [(sentence, to) for sentence in sentences]
+        return await batcher.run((served.name, options, kind.__name__), kind, items)
+
+    found: list[list[Translation]] = await run(compute, layout.sentences)
     lost = layout.lost([best.text for best, *_ in found])
-    again = await search([layout.sentences[i] for i in lost])
-    for i, one in zip(lost, again, strict=True):
-        found[i] = one
+    # The translator knows how to keep the items of such a sentence; it has one answer.
+    again = await run(with_items, [layout.protected[i].source for i in lost])
+    for i, text in zip(lost, again, strict=True):
+        layout.protected[i] = layout.protected[i].without_masks()
+        found[i] = [Translation(text, 0.0, 0.0, [])]
     ranked = [_joined(layout, found, rank) for rank in range(options.n_best)]
     return [
         Translated(best, tuple(dict.fromkeys(one for one in others if one != best)))
