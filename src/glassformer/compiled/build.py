@@ -51,7 +51,7 @@ def machine_code(function: Callable[..., None], kinds: str) -> bytes:
     It takes two addresses before its arguments, where Numba's functions write their result and
     their exception; entries have neither. Numba optimises it but does not link it here.
     """
-    flags: Any = compiler.Flags()
+    flags: Any = compiler.Flags()  # whose fields have no types
     flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
     flags.error_model = "numpy"
     arguments = tuple(KINDS[kind] for kind in kinds)

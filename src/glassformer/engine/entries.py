@@ -1,4 +1,4 @@
-"""What Python calls of the engine's compiled code, and its compilation, once for each machine.
+"""Entries: the engine's functions that Python calls, and their compilation, once for each machine.
 
     python -m glassformer.engine.entries        compile the encoder's half
 
