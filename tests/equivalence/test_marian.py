@@ -64,8 +64,8 @@ def test_logits_and_gradients_equal_marian_s(ties: dict[str, Any], attention_bia
     [
         ({"residual": "pre-norm"}, "PreNorm", "post-norm residuals"),
         ({"norm": "rms-norm"}, "RMSNorm", "layer-norm"),
-        ({"feed_forward": "gelu"}, "GELUFeedForward", "a relu feed-forward"),
-        ({"feed_forward": "swiglu"}, "SwiGLUFeedForward", "a relu feed-forward"),
+        ({"feed_forward": "gelu"}, "GELUFeedForward", "a relu or silu feed-forward"),
+        ({"feed_forward": "swiglu"}, "SwiGLUFeedForward", "a relu or silu feed-forward"),
         ({"positions": "rope"}, "RotaryEmbedding", "sinusoidal positions"),
         ({"positions": "learned"}, "LearnedPositions", "sinusoidal positions"),
         ({"n_kv_heads": 2}, "Grouped queries", "n_kv_heads = n_heads"),
