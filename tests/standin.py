@@ -107,7 +107,7 @@ def _writes(operator: Any) -> tuple[list[tuple[int, str]], int]:
 
 
 class _Module(backend_registration._DummyBackendModule):
-    """What torch.cuda is to CUDA."""
+    """Counterpart of torch.cuda for the stand-in device."""
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.bfloat16, torch.float16]

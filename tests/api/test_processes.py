@@ -1,4 +1,4 @@
-"""What several processes report comes back to the one that started them."""
+"""Reports of several processes come back to the process that started them."""
 
 import json
 from pathlib import Path

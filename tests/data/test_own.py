@@ -1,4 +1,4 @@
-"""What a user's file holds is guessed; what validates is never trained on."""
+"""The columns of a user's file are guessed; validation examples are never trained on."""
 
 import json
 from pathlib import Path

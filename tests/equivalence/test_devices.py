@@ -131,7 +131,7 @@ def test_a_module_that_forgets_the_device_is_caught() -> None:
     model: Any = build(toy_settings(positions="none"))
     model.encoder.positions = Forgetful()
     ids = batch("translator")
-    model(*ids)  # on a CPU nobody would notice
+    model(*ids)  # a CPU would not refuse it
     with standing_in() as device:
         model.to(device)
         with pytest.raises(DeviceMixError, match="of the device and of the CPU"):

@@ -1,4 +1,4 @@
-"""The queue: batches change no answer, take turns, and drop what nobody waits for."""
+"""The queue: batches change no answer, take turns, and drop requests whose client has left."""
 
 import asyncio
 import threading
@@ -74,7 +74,7 @@ def test_a_full_queue_refuses_more() -> None:
     asyncio.run(overfill())
 
 
-def test_what_nobody_waits_for_is_not_computed() -> None:
+def test_requests_of_clients_that_left_are_not_computed() -> None:
     async def leave() -> None:
         batcher, compute = Batcher(100, most=2), Doubling()
         first = asyncio.create_task(batcher.run("k", compute, [1, 2, 3, 4, 5, 6]))

@@ -1,4 +1,4 @@
-"""Host, Origin and token: no other site, and nobody without the token, gets an answer."""
+"""Host, Origin and token: other sites and clients without the token get no answer."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
