@@ -36,7 +36,7 @@ def ablate(
 ) -> "Report":
     """Train a recipe as it is and with other settings; `glassformer ablate`.
 
-        report = gf.ablate("recipes/reverse.toml", {"model.dropout": [0.0, 0.3]}, seeds=3)
+        report = gf.ablate("reverse", {"model.dropout": [0.0, 0.3]}, seeds=3)
         for row in report.rows:
             print(row.name, row.best, row.best_difference)
 

@@ -206,7 +206,7 @@ def opus(plan: Plan) -> Row:
 def _score_error(model: Any, theirs: Any, sources: list[Any], answers: list[Any]) -> float:
     """Return the largest difference of a token's log-probability, with the answers forced.
 
-    CTranslate2's search adds scores up with other roundings than its scoring, up to 5e-4 in all.
+    The scores that CTranslate2 gives with its search differ more, up to 5e-4 for a whole answer.
     """
     ids = {piece: i for i, piece in enumerate(model.target_tokenizer.described.pieces)}
     eos, bos = model.target_tokenizer.eos_id, model.target_tokenizer.bos_id
