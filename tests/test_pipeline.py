@@ -464,14 +464,13 @@ def test_a_batch_that_does_not_fit_is_halved_and_one_text_that_does_not_is_refus
 
 
 def test_the_memory_of_a_search_grows_with_its_hypotheses_and_their_length():
-    """The keys and values alone, in the arrays of the compiled decoder, are less."""
+    """The pages of the compiled decoder alone, for keys and values, are less."""
     content = saved()
     decoder, model = inference_model(content), content.settings.model
     for width, length in ((1, 63), (5, 127), (5, 1_023)):
         options = SearchOptions(width, max_length=length)
         decoding = decoder.start([[5, EOS]] * 3, 3, width, length)
-        decoding._reserve(length)
-        taken = sum(array.nbytes for array in decoding._kept[:2])
+        taken = decoding.pages.memory.nbytes
         assert (
             taken
             <= search_bytes(model, options, [2] * 3, [0] * 3)
@@ -750,9 +749,9 @@ def test_prompts_are_answered_in_batches_within_their_budget(generator, monkeypa
     options = SearchOptions(sample=True, n_best=2, max_length=24)
     expected = generator.n_best(prompts, options)
 
-    def watched(model, source, bos, eos, options, prefixes, numbers):
+    def watched(model, source, bos, eos, options, prefixes, numbers, **others):
         shapes.append((len(prefixes), 1 + max(map(len, prefixes))))
-        return search(model, source, bos, eos, options, prefixes, numbers)
+        return search(model, source, bos, eos, options, prefixes, numbers, **others)
 
     monkeypatch.setattr(generator_module, "search", watched)
     found = generator.n_best(prompts, options, batch_tokens=40)
@@ -987,7 +986,7 @@ def test_what_answers_in_place_cannot_be_called(tmp_path, kind):
     with pytest.raises(CheckpointError) as caught:
         load(tmp_path / "step-1")
     assert f"holds a {kind}" in caught.value.what and str(tmp_path) in caught.value.what
-    assert "Translators, classifiers and language models" in caught.value.why
+    assert "Translators, classifiers, embedders and language models" in caught.value.why
     assert "train.start_from" in caught.value.remedy
 
 
