@@ -286,7 +286,7 @@ def test_a_signal_saves_and_ends_the_run_within_seconds(
     assert process.returncode == code
     assert monotonic() - began < 10
     (step,) = steps(tmp_path / "run")
-    assert f"stopped after {step:,} updates: signal {int(number)}" in err
+    assert f"stopped after {step:,} updates, " in err and f": signal {int(number)}\n" in err
     assert "Traceback" not in err
     data = tiny(train={"max_steps": step + 2})
     run, reason = trained(data, tmp_path / "run", resume=True)

@@ -72,21 +72,21 @@ def test_it_says_when_the_clock_has_a_say_in_the_rates(
         assert "proven is the run without that limit" in note
 
 
-def forget_the_optimiser(saved: Any, model: Any, optimizers: Any) -> Any:
-    position = restore(saved, model, optimizers)
+def forget_the_optimiser(saved: Any, model: Any, optimizers: Any, scaler: Any) -> Any:
+    position = restore(saved, model, optimizers, scaler)
     for optimizer in optimizers:
         optimizer.state.clear()
     return position
 
 
-def forget_the_place(saved: Any, model: Any, optimizers: Any) -> Any:
-    position = restore(saved, model, optimizers)
+def forget_the_place(saved: Any, model: Any, optimizers: Any, scaler: Any) -> Any:
+    position = restore(saved, model, optimizers, scaler)
     position.batch = 0
     return position
 
 
-def lose_a_bit(saved: Any, model: Any, optimizers: Any) -> Any:
-    position = restore(saved, model, optimizers)
+def lose_a_bit(saved: Any, model: Any, optimizers: Any, scaler: Any) -> Any:
+    position = restore(saved, model, optimizers, scaler)
     weight = next(model.parameters()).data.flatten()
     weight[0] = torch.nextafter(weight[0], weight[0] + 1)
     return position
