@@ -19,5 +19,6 @@ def glassformer(
     monkeypatch.setenv("GLASSFORMER_CACHE", str(cache_folder().parents[1]))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)  # that of xdist's workers
     monkeypatch.chdir(tmp_path)
     return Command(monkeypatch, capsys)

@@ -21,7 +21,7 @@ def test_the_report_is_narrow_and_ends_with_a_verdict(
 def test_what_is_wrong_is_marked_and_the_exit_code_tells(
     glassformer: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def examine() -> list[Section]:
+    def examine(*devices: object) -> list[Section]:
         return [
             Section("versions", [("python", "3", True)]),
             Section("models", [("en-fr", "damaged", False)]),

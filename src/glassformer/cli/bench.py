@@ -272,7 +272,7 @@ def busy(
     output: Annotated[Path | None, _json_option("bench_busy")] = None,
     quick: Quick = False,
 ) -> None:
-    """Compare ways in which threads of training wait, alone and beside busy jobs.
+    """Compare how threads of training wait, beside busy jobs.
 
     It starts the jobs itself and takes about two minutes; nothing else should be running.
     """
@@ -370,7 +370,7 @@ def serve(
     output: Annotated[Path | None, _json_option("bench_serve")] = None,
     quick: Quick = False,
 ) -> None:
-    """Measure the server under load, beside a plain server on CTranslate2.
+    """Measure the server under load, beside CTranslate2.
 
     Clients in a second process ask over loopback, each for its next sentence as soon as it has its
     answer. Every answer is compared with the one that the same server gives to one client alone.

@@ -124,7 +124,7 @@ def label_saliency(model: Classifier, read: Side) -> dict[str, Tensor]:
     labels = torch.arange(len(model.labels), device=device)
     ids = torch.tensor(read.ids, device=device).expand(len(labels), -1)
     with torch.enable_grad():
-        answers = log_odds(mixed(model, twin(ids), ids.tolist()), labels)
+        answers = log_odds(mixed(model, twin(ids), [read.ids] * len(labels)), labels)
     (by_token,) = gradient_times_input(answers, leaves)
     return {"source": by_token.cpu(), "left_out": left_out(model, read)}
 

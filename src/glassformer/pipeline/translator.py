@@ -187,7 +187,7 @@ class Translator:
         source_ids, target_ids = (pad(side, self.settings.model.pad_id) for side in rows)
         if not has_torch_module(self.decoders[0]):
             return source_ids, target_ids
-        device = self.model.output.weight.device
+        device = next(self.model.parameters()).device
         return source_ids.to(device), target_ids.to(device)
 
     @overload

@@ -64,7 +64,7 @@ def test_another_seed_makes_other_faults_and_unknown_campaigns_are_refused(
 ) -> None:
     assert TOY.seeds(quick=False, seed=3) == range(3_000_000, 3_000_006)
     code, _, error = glassformer("bench", "faults", "--campaign", "toi")
-    assert code == 2 and "Did you mean --campaign toy?" in error
+    assert code == 2 and "Did you mean 'toy'?" in error
 
 
 def test_every_campaign_has_a_row_in_the_table() -> None:
