@@ -10,7 +10,7 @@ from glassformer.checkpoint.format import replace_text
 from glassformer.config import RunSettings
 from glassformer.errors import SettingsError
 
-RECIPE, OUTCOME = "recipe.toml", "outcome.json"  # beside the checkpoints and the log
+RECIPE, OUTCOME = "trial.toml", "outcome.json"  # beside the checkpoints and the log
 
 
 def claim(folder: Path, settings: RunSettings) -> bool:
