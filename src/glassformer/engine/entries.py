@@ -30,7 +30,7 @@ def warm_up() -> None:
     if not missing:
         return
     began = time.perf_counter()
-    sys.stderr.write(f"Compiling for this processor ({kernel_name()}), once, about 10 s: ")
+    sys.stderr.write(f"Compiling for this processor ({kernel_name()}), once, about 15 s: ")
     sys.stderr.flush()
     helper = None
     if usable_cores() > 1 and ENCODE in missing[1:]:
