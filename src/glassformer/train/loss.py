@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from glassformer.data.batch import IGNORE
 from glassformer.train.precision import ShortLinear
 
-CHUNK_CELLS = 2**21  # logits at a time: 8 MiB of them
+CHUNK_CELLS = 2**23  # logits at a time: 16 MiB of them in bf16
 
 
 def smoothed_loss(
@@ -55,7 +55,10 @@ def smoothed_loss(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Logits, loss and gradients chunk by chunk, all on the way forward."""
+    """Logits, loss and gradients chunk by chunk, all on the way forward.
+
+    Logits and their softmax have the type of the products; sums are kept in that of `x`.
+    """
 
     @staticmethod
     def forward(
@@ -72,35 +75,32 @@ class _LinearCrossEntropy(torch.autograd.Function):
         halves, n = labels.shape
         rows = max(1, CHUNK_CELLS // (halves * weight.size(0)))
         gradients = [torch.zeros_like(t) for t in (x, weight, bias)] if learning else []
-        room = x.new_empty(2, halves * min(rows, n), weight.size(0))
-        short_weight = weight.to(products)
+        short_weight, short_bias = weight.to(products), bias.to(products)
         total = x.new_zeros(())
         for i in range(0, n, rows):
-            x_i, labels_i = x[:, i : i + rows].flatten(0, 1), labels[:, i : i + rows].reshape(-1, 1)
-            short_x = x_i.to(products)
-            logits = _multiply(short_x, short_weight.t(), room[0, : len(x_i)]).add_(bias)
-            p = torch.softmax(logits, 1, out=room[1, : len(x_i)])
+            short_x = x[:, i : i + rows].flatten(0, 1).to(products)
+            labels_i = labels[:, i : i + rows].flatten()
+            cells = torch.arange(len(labels_i), device=x.device) * weight.size(0) + labels_i
+            logits = short_x @ short_weight.t()
+            if bias.dim():
+                logits += short_bias
+            p = torch.softmax(logits, 1)
             # log Σ exp(logits), by way of the largest: its p is 1 / V at least, and never 0
-            normaliser = logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()
-            total += normaliser.sum() - (1 - smoothing) * logits.gather(1, labels_i).sum()
-            total -= smoothing * logits.mean(1).sum()
+            normaliser = (logits.amax(1, keepdim=True) - p.amax(1, keepdim=True).log()).to(x.dtype)
+            total += normaliser.sum() - (1 - smoothing) * logits.view(-1)[cells].sum(dtype=x.dtype)
             if agreement:
-                apart, parting = _disagreement(logits.sub_(normaliser))
+                apart, parting = _disagreement(logits.to(x.dtype) - normaliser)
                 total += agreement * apart
-            if learning:  # p - q, in place
-                error = p.sub_(smoothing / weight.size(0))
-                error.scatter_add_(
-                    1, labels_i, error.new_full((1, 1), smoothing - 1).expand_as(labels_i)
-                )
+            if learning:  # p - q, in place, but for the part of q that is the same for all words
+                p.view(-1)[cells] -= 1 - smoothing
                 if agreement:
-                    error.add_(parting, alpha=agreement)
-                short_error = error.to(products)
-                gradients[0][:, i : i + rows] = torch.mm(short_error, short_weight).unflatten(
-                    0, (halves, -1)
-                )
-                _add_product(gradients[1], short_error.t(), short_x)
+                    p.add_(parting.to(products), alpha=agreement)
+                gradients[0][:, i : i + rows] = (p @ short_weight).unflatten(0, (halves, -1))
+                gradients[1] += p.t() @ short_x
                 if bias.dim():
-                    gradients[2] += error.sum(0)
+                    gradients[2] += p.sum(0, dtype=x.dtype)
+        if smoothing:
+            total -= _smoothing(x, weight, bias, smoothing, gradients)
         ctx.save_for_backward(*gradients)
         return total
 
@@ -111,17 +111,21 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return (*gradients, None, None, None, None, None)
 
 
-def _multiply(a: Tensor, b: Tensor, out: Tensor) -> Tensor:
-    """a · b in their type, written in that of `out`."""
-    return torch.mm(a, b, out=out) if a.dtype == out.dtype else out.copy_(a @ b)
+def _smoothing(
+    x: Tensor, weight: Tensor, bias: Tensor, smoothing: float, gradients: list[Tensor]
+) -> Tensor:
+    """ε times the mean logit of each position, summed; its gradients are taken off `gradients`.
 
-
-def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """The same, added."""
-    if a.dtype == total.dtype:
-        total.addmm_(a, b)
-    else:
-        total += a @ b
+    The mean logit is x · (mean row of the weights) + mean bias: no logits are needed.
+    """
+    mean_row, sum_of_x = weight.mean(0), x.sum((0, 1))
+    positions = x.size(0) * x.size(1)
+    if gradients:
+        gradients[0] -= smoothing * mean_row
+        gradients[1] -= smoothing / weight.size(0) * sum_of_x
+        if bias.dim():
+            gradients[2] -= smoothing / weight.size(0) * positions
+    return smoothing * (sum_of_x @ mean_row + positions * bias.mean())
 
 
 def _disagreement(log_p: Float[Tensor, "N V"]) -> tuple[Tensor, Tensor]:
