@@ -1,5 +1,7 @@
 """Products in another type: what they are, what is left alone, and when bf16 is chosen."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -21,8 +23,7 @@ def test_a_linear_layer_and_its_gradients_are_products_of_that_type(bias):
     given = torch.randn(2, 3, 7)
     y = ShortLinear(layer, torch.float64)(x)
     y.backward(given)
-    exact = (x.double() @ layer.weight.double().t()).float()
-    assert torch.equal(y, exact + layer.bias if bias else exact)
+    assert torch.equal(y, deepcopy(layer).double()(x.double()).float())
     assert torch.equal(x.grad, (given.double() @ layer.weight.double()).float())
     rows, errors = x.detach().double().flatten(0, 1), given.double().flatten(0, 1)
     assert torch.equal(layer.weight.grad, (errors.t() @ rows).float())
@@ -47,6 +48,21 @@ def test_a_model_has_its_weights_under_their_names_and_its_gradients(again):
     assert short.output.weight is short.decoder.embedding.weight
     ours, theirs = ([p.grad for p in model.parameters()] for model in (short, plain))
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["relu", "swiglu"])
+def test_only_inside_a_feed_forward_network_numbers_stay_short(kind):
+    """In double precision, so that the outputs show no difference."""
+    model = build(SETTINGS.model_copy(update={"feed_forward": kind}))
+    shorten_products(model, torch.float64)
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, ShortLinear):
+            module.register_forward_hook(lambda _, x, y, name=name: found.update({name: y.dtype}))
+    model(torch.randint(4, 20, (2, 5)), torch.randint(4, 20, (2, 5)))
+    short = {name for name, dtype in found.items() if dtype == torch.float64}
+    assert short == {name for name in found if name.endswith("expand")} != set()
+    assert set(found.values()) == {torch.float64, torch.float32}
 
 
 @pytest.mark.parametrize("able", ["avx512_bf16", "amx_bf16", "avx2"])

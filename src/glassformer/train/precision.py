@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from glassformer.errors import SettingsError
+from glassformer.model.feed_forward import FeedForward, SwiGLUFeedForward
 from glassformer.model.replace import replace
 
 
@@ -83,12 +85,19 @@ def products_of(precision: str) -> torch.dtype | None:
 
 
 def shorten_products(model: nn.Module, products: torch.dtype) -> None:
-    """Give every linear layer of `model`, its output too, products of this type."""
+    """Give every linear layer of `model`, its output too, products of this type.
+
+    Inside a feed-forward network, where features are widest, they stay in that type.
+    """
 
     def convert(module: nn.Module, name: str) -> nn.Module | None:
         return ShortLinear(module, products) if isinstance(module, nn.Linear) else None
 
     replace(model, convert)
+    for module in model.modules():
+        if isinstance(module, FeedForward | SwiGLUFeedForward):
+            assert isinstance(module.expand, ShortLinear)
+            module.expand.returns = products
 
 
 class ShortLinear(nn.Linear):
@@ -98,26 +107,38 @@ class ShortLinear(nn.Linear):
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias, self.products = linear.weight, linear.bias, products
+        self.returns = linear.weight.dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = _Product.apply(x, self.weight, self.products)  # type: ignore[no-untyped-call]
-        return y if self.bias is None else y + self.bias
+        args = x, self.weight, self.bias, self.products, self.returns
+        y: Tensor = _Product.apply(*args)  # type: ignore[no-untyped-call]
+        return y
 
 
 class _Product(torch.autograd.Function):
-    """x Wᵀ, forward and backward in `dtype`; what goes in and comes out keeps its own."""
+    """x Wᵀ + b, forward and backward in `dtype`; gradients have the types of what they are of."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        dtype: torch.dtype,
+        returns: torch.dtype,
+    ) -> Tensor:
         short_x, short_weight = x.flatten(0, -2).to(dtype), weight.to(dtype)
         ctx.save_for_backward(short_x, short_weight)
-        ctx.types = x.dtype, weight.dtype
-        return (short_x @ short_weight.t()).to(x.dtype).view(*x.shape[:-1], -1)
+        ctx.types, ctx.biased = (x.dtype, weight.dtype), bias is not None
+        y = F.linear(short_x, short_weight, None if bias is None else bias.to(dtype))
+        return y.to(returns).view(*x.shape[:-1], -1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        error = upstream[0].flatten(0, -2).to(x.dtype)
+        error = upstream[0].flatten(0, -2)
+        by_bias = error.sum(0, dtype=ctx.types[1]) if ctx.biased else None
+        error = error.to(x.dtype)
         by_x = (error @ weight).to(ctx.types[0]).view(*upstream[0].shape[:-1], -1)
-        return by_x, (error.t() @ x).to(ctx.types[1]), None
+        return by_x, (error.t() @ x).to(ctx.types[1]), by_bias, None, None
