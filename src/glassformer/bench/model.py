@@ -1,5 +1,6 @@
 """`bench model`: the torch model beside nn.Transformer and Marian; attention against length."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +17,7 @@ from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 
 OURS, ROOF = "glassformer", "products alone"
+Shape = tuple[int, int, int]  # rows, inputs and outputs of a product
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def bench_model(plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
         runs = {
             name: make(contender, source, target, gold) for name, contender in contenders.items()
         }
-        runs[ROOF] = _products(products, backward=make is _step)
+        runs[ROOF] = products_alone(products, backward=make is _step)
         seconds = best_seconds(runs, plan.rounds, tick)
         ratios[mode] = min(seconds[peer] for peer in contenders if peer != OURS) / seconds[OURS]
         rows += [
@@ -91,11 +93,9 @@ def check_same_logits(contenders: dict[str, nn.Module], source: Tensor, target: 
         torch.testing.assert_close(contender(source, target), expected, rtol=1e-3, atol=1e-3)
 
 
-def product_shapes(
-    model: Transformer, source: Tensor, target: Tensor
-) -> list[tuple[int, int, int]]:
-    """Return (rows, inputs, outputs) of every linear layer in one forward pass."""
-    shapes: list[tuple[int, int, int]] = []
+def product_shapes(model: Transformer, source: Tensor, target: Tensor) -> list[Shape]:
+    """Return the shape of every linear layer's product in one forward pass."""
+    shapes: list[Shape] = []
 
     def note(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
         shapes.append((output.numel() // output.size(-1), args[0].size(-1), output.size(-1)))
@@ -128,17 +128,20 @@ def _step(model: nn.Module, source: Tensor, target: Tensor, gold: Tensor) -> Run
     return run
 
 
-def _products(shapes: list[tuple[int, int, int]], backward: bool) -> Run:
+def products_alone(
+    shapes: Sequence[Shape], backward: bool = True, dtype: torch.dtype = torch.float32
+) -> Run:
     """Compute y = x Wᵀ, and backward dx = dy W and dW = dyᵀ x, into allocated memory."""
-    operands = {
-        (rows, n, m): (torch.randn(rows, n), torch.randn(m, n), torch.randn(rows, m))
-        for rows, n, m in shapes
-    }
-    results = {shape: [torch.empty_like(t) for t in operands[shape]] for shape in operands}
+    sides = [(rows * n, m * n, rows * m) for rows, n, m in shapes]
+    sizes = [max(of_one) for of_one in zip(*sides, strict=True)]
+    operands = [torch.randn(size).to(dtype) for size in sizes]  # of x, W, dy; every product's
+    results = [torch.empty(size, dtype=dtype) for size in sizes]  # dx, dW, y
 
     def run() -> None:
-        for shape in shapes:
-            (x, w, dy), (dx, dw, y) = operands[shape], results[shape]
+        for rows, n, m in shapes:
+            shaped = ((rows, n), (m, n), (rows, m))
+            x, w, dy = (t[: i * j].view(i, j) for t, (i, j) in zip(operands, shaped, strict=True))
+            dx, dw, y = (t[: i * j].view(i, j) for t, (i, j) in zip(results, shaped, strict=True))
             torch.mm(x, w.t(), out=y)
             if backward:
                 torch.mm(dy, w, out=dx)

@@ -1,23 +1,30 @@
-"""`bench train`: whole updates on batches of real lengths, beside peers in plain loops."""
+"""`bench train`: whole updates on batches of real lengths, beside peers, and the roof."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from glassformer.bench.joeynmt import JoeyNMT
+from glassformer.bench.model import OURS, ROOF, Shape, product_shapes, products_alone
 from glassformer.bench.peers import MarianPeer, TorchPeer
 from glassformer.bench.report import Report
+from glassformer.config import preset
 from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
 from glassformer.device import found, wait_for
 from glassformer.errors import SettingsError
 from glassformer.evaluate.card import Row, Table
-from glassformer.measure import Run, Tick, best_seconds
+from glassformer.measure import Tick, best_of_rounds
 from glassformer.model.build import build
 from glassformer.model.transformer import Transformer
 from glassformer.train.distributed import CPU
@@ -25,30 +32,44 @@ from glassformer.train.optimizer import build_optimizers
 from glassformer.train.precision import Precision, precision_on, shorten_products
 from glassformer.train.step import FULL, Objective, train_step
 
-OURS, SHORT = "glassformer", "glassformer, products in bf16"  # fp16 on older GPUs
 RATE, CLIP = 1e-3, 1.0  # learning rate and gradient norm; speed does not depend on them
+Timed = Callable[[], float]  # makes an update with each batch; returns the seconds it took
 
 
 @dataclass(frozen=True)
 class Plan:
     """Sizes of the measurement, and the settings of a batch."""
 
+    models: tuple[str, ...] = ("tiny",)  # presets
     updates: int = 6  # per round
     rounds: int = 3
     batch_tokens: int = 4_096
     smoothing: float = 0.1
     dropout: float = 0.3
     device: torch.device = CPU
+    joeynmt: Path | None = None  # interpreter of an environment with JoeyNMT
 
     @property
-    def short(self) -> Precision:
-        """The precision that `auto` is on the device."""
-        return precision_on(self.device, "auto")
+    def short(self) -> Precision | None:
+        """The precision that `auto` is on the device, if that is a shorter one."""
+        auto = precision_on(self.device, "auto")
+        return auto if auto.short is not None else None
 
     @property
     def steps(self) -> int:
-        contenders = 4 if self.short.short is None else 5
-        return contenders * (self.rounds + 1)
+        on_cpu = self.device == CPU
+        contenders = 4 + on_cpu + (self.joeynmt is not None)
+        shorter = 3 + on_cpu if self.short is not None else 0
+        return len(self.models) * (contenders + shorter) * (self.rounds + 1)
+
+
+@dataclass
+class Field:
+    """The contenders of one model, by name; those in a shorter type have a `suffix`."""
+
+    fp32: dict[str, Timed] = field(default_factory=dict)
+    short: dict[str, Timed] = field(default_factory=dict)
+    suffix: str = ""
 
 
 def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
@@ -59,40 +80,106 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
             "Training is measured on pairs: a source and a target.",
             "Name the recipe of a translator: --recipe multi30k.",
         )
-    torch.manual_seed(0)
-    vocabulary = data.settings.model.vocab_size
-    model = build("tiny", vocab_size=vocabulary, residual="post-norm", dropout=plan.dropout)
-    model.to(plan.device)
-    assert isinstance(model, Transformer), "tiny is a translator"
-    longest = int(_examples(data).lengths.max()) + 1
     buckets, shuffled = bucketed_batches(data, plan), shuffled_batches(data, plan)
-    contenders = {
-        OURS: (_our_update(model, plan), buckets),
-        "nn.Transformer, shuffled": (_plain_update(TorchPeer(model, longest), plan), shuffled),
-        "nn.Transformer, our buckets": (_plain_update(TorchPeer(model, longest), plan), buckets),
-        "Marian (sdpa), our buckets": (_plain_update(MarianPeer(model, longest), plan), buckets),
-    }
-    if plan.short.short is not None:
-        contenders[SHORT] = _our_update(deepcopy(model), plan, plan.short), buckets
-    turns = {n: _turn(*c, plan.device) for n, c in contenders.items()}
-    seconds = best_seconds(turns, plan.rounds, tick)
-    speed = {
-        name: sum(batch.n_labels for batch in batches) / seconds[name]
-        for name, (_, batches) in contenders.items()
-    }
-    rows: list[Row] = [[name, round(v), speed[OURS] / v] for name, v in speed.items()]
-    table = Table(
-        f"Training: tiny, {plan.batch_tokens:,} tokens a batch, lengths of "
-        f"{data.settings.data.name}, vocabulary {vocabulary:,}, {_where(plan.device)}",
-        ["contender", "target tokens/s", "glassformer ÷ it"],
-        rows,
-    )
+    tables: list[Table] = []
+    ratios: dict[str, float] = {}
+    for name in plan.models:
+        with ExitStack() as stack:
+            table, ratios[name] = _measure(name, data, plan, buckets, shuffled, stack, tick)
+        tables.append(table)
     notes = [
         "A whole update each: forward, smoothed loss, backward, clipping, fused AdamW.",
         "Shuffled batches hold as many sentences as ours on average, padded to the longest.",
+        "Products alone: the matrix products of all linear layers, forward and backward.",
+        "Peers in bf16 run under torch's autocast. A ratio is the best of ours by the best peer on "
+        "our buckets, each in its better type.",
     ]
-    ratios = {name: speed[OURS] / v for name, v in speed.items() if name not in (OURS, SHORT)}
-    return Report(command, [table], ratios, notes)
+    return Report(command, tables, ratios, notes)
+
+
+def _measure(
+    name: str,
+    data: Prepared,
+    plan: Plan,
+    buckets: list[Batch],
+    shuffled: list[Batch],
+    stack: ExitStack,
+    tick: Tick,
+) -> tuple[Table, float]:
+    """Measure one model; return its table, and the speed of ours by that of the best peer."""
+    contenders = _contenders(name, data, plan, buckets, shuffled, stack)
+    short = {f"{n}{contenders.suffix}": run for n, run in contenders.short.items()}
+    seconds = best_of_rounds(contenders.fp32 | short, plan.rounds, tick)
+    labels = sum(batch.n_labels for batch in buckets)
+    rows: list[Row] = []
+    for suffix, group in (("", contenders.fp32), (contenders.suffix, contenders.short)):
+        for one in group:
+            s = seconds[one + suffix]
+            of_roof = f"{seconds[ROOF + suffix] / s:.0%}" if ROOF in group else "–"
+            rows.append([one + suffix, round(labels / s), of_roof, s / seconds[OURS + suffix]])
+    best = {
+        ours: min(s for n, s in seconds.items() if n.startswith(OURS) == ours and _competes(n))
+        for ours in (True, False)
+    }
+    title = (
+        f"Training: {name}, {plan.batch_tokens:,} tokens a batch, lengths of "
+        f"{data.settings.data.name}, vocabulary {data.settings.model.vocab_size:,}, "
+        f"{_where(plan.device)}"
+    )
+    columns = ["contender", "target tokens/s", "of products alone", "glassformer ÷ it"]
+    return Table(title, columns, rows), best[False] / best[True]
+
+
+def _competes(name: str) -> bool:
+    return not name.startswith(ROOF) and "shuffled" not in name
+
+
+def _contenders(
+    name: str,
+    data: Prepared,
+    plan: Plan,
+    buckets: list[Batch],
+    shuffled: list[Batch],
+    stack: ExitStack,
+) -> Field:
+    torch.manual_seed(0)
+    vocabulary = data.settings.model.vocab_size
+    changes = {"vocab_size": vocabulary, "residual": "post-norm", "dropout": plan.dropout}
+    model = build(name, **changes).to(plan.device)
+    assert isinstance(model, Transformer), "the presets that are measured are translators"
+    longest = int(_examples(data).lengths.max()) + 1
+    turn = partial(_turn, device=plan.device)
+    shapes = [shape for batch in buckets for shape in _shapes(model, batch)]
+    on_cpu = plan.device == CPU
+
+    def peers(precision: Precision) -> dict[str, Timed]:
+        update = partial(_plain_update, plan=plan, precision=precision)
+        return {
+            "nn.Transformer, our buckets": turn(update(TorchPeer(model, longest)), buckets),
+            "Marian (sdpa), our buckets": turn(update(MarianPeer(model, longest)), buckets),
+        }
+
+    def roof(dtype: torch.dtype) -> dict[str, Timed]:
+        return {ROOF: _clocked(products_alone(shapes, dtype=dtype))} if on_cpu else {}
+
+    found = Field({OURS: turn(_our_update(deepcopy(model), plan), buckets)})
+    plain = turn(_plain_update(TorchPeer(model, longest), plan), shuffled)
+    found.fp32 |= {"nn.Transformer, shuffled": plain} | peers(FULL) | roof(torch.float32)
+    if plan.joeynmt is not None:
+        settings = preset(name, **changes)
+        peer = JoeyNMT(plan.joeynmt, settings, buckets, plan.smoothing, RATE, CLIP)
+        found.fp32["JoeyNMT, our buckets"] = stack.enter_context(peer)
+    if plan.short is not None and plan.short.short is not None:
+        found.suffix = f", {str(plan.short.short).removeprefix('torch.')}"
+        ours = turn(_our_update(deepcopy(model), plan, plan.short), buckets)
+        found.short = {OURS: ours} | peers(plan.short) | roof(plan.short.short)
+    return found
+
+
+def _shapes(model: Transformer, batch: Batch) -> Iterable[Shape]:
+    """Return the products of a forward pass; the output's are only of the labels."""
+    *inner, (_, width, vocabulary) = product_shapes(model, *batch.inputs)
+    return [*inner, (batch.n_labels, width, vocabulary)]
 
 
 def bucketed_batches(data: Prepared, plan: Plan) -> list[Batch]:
@@ -122,13 +209,22 @@ def _where(device: torch.device) -> str:
     return dict(found()).get(str(device), str(device))
 
 
-def _turn(update: Callable[[Batch], None], batches: list[Batch], device: torch.device) -> Run:
+def _turn(update: Callable[[Batch], None], batches: list[Batch], device: torch.device) -> Timed:
     def run() -> None:
         for batch in batches:
             update(batch)
         wait_for(device)
 
-    return run
+    return _clocked(run)
+
+
+def _clocked(run: Callable[[], object]) -> Timed:
+    def timed() -> float:
+        begin = perf_counter()
+        run()
+        return perf_counter() - begin
+
+    return timed
 
 
 def _our_update(
@@ -146,17 +242,25 @@ def _our_update(
     return update
 
 
-def _plain_update(peer: nn.Module, plan: Plan) -> Callable[[Batch], None]:
+def _plain_update(
+    peer: nn.Module, plan: Plan, precision: Precision = FULL
+) -> Callable[[Batch], None]:
+    """An update as plain loops have it; under autocast if the precision is a shorter one."""
     peer.to(plan.device)
     optimizer = torch.optim.AdamW(peer.parameters(), RATE, (0.9, 0.98), fused=True)
+    short = precision.short
 
     def update(batch: Batch) -> None:
         peer.train()
-        logits = peer(*batch.inputs).flatten(0, 1)
-        smoothing = plan.smoothing
-        F.cross_entropy(
-            logits, batch.labels.flatten(), ignore_index=IGNORE, label_smoothing=smoothing
-        ).backward()
+        with torch.autocast(plan.device.type, short, enabled=short is not None):
+            logits = peer(*batch.inputs).flatten(0, 1)
+            loss = F.cross_entropy(
+                logits,
+                batch.labels.flatten(),
+                ignore_index=IGNORE,
+                label_smoothing=plan.smoothing,
+            )
+        loss.backward()
         nn.utils.clip_grad_norm_(peer.parameters(), CLIP)
         optimizer.step()
         optimizer.zero_grad()

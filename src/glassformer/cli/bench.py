@@ -118,14 +118,25 @@ def train(
     rounds: Annotated[
         int, typer.Option(min=1, metavar="N", help="Rounds; the best one counts.")
     ] = 3,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PRESET", help="May be repeated.", show_default="tiny"),
+    ] = None,
     updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates per round.")] = 6,
+    joeynmt: Annotated[
+        Path | None,
+        typer.Option(metavar="PYTHON", help="Interpreter of an environment with JoeyNMT 2.3."),
+    ] = None,
     threads: Threads = 2,
     device: o.Device = "cpu",
     output: Annotated[Path, typer.Option(metavar="FILE", help="Write the figures as JSON.")] = Path(
         "results/bench_train.json"
     ),
 ) -> None:
-    """Compare training updates with nn.Transformer and Marian."""
+    """Compare training updates with nn.Transformer, Marian and JoeyNMT.
+
+    Each model is measured in fp32 and, where the processor multiplies it, in bf16.
+    """
     require_torch("glassformer bench train")
     import torch
 
@@ -136,11 +147,10 @@ def train(
 
     torch.set_num_threads(threads)
     data = prepare(read_recipe(recipe, []))
-    plan = Plan(updates, rounds, device=resolve(device))
-    command = f"glassformer bench train --recipe {recipe} --rounds {rounds} --updates {updates}"
-    command += "" if device == "cpu" else f" --device {device}"
+    models = tuple(model or ["tiny"])
+    plan = Plan(models, updates, rounds, device=resolve(device), joeynmt=joeynmt)
     with progress("measuring", plan.steps) as tick:
-        report = bench_train(data, plan, f"{command} --threads {threads}", tick)
+        report = bench_train(data, plan, o.written_command(), tick)
     show(report, output)
 
 
