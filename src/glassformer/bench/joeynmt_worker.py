@@ -57,7 +57,7 @@ def main(path: str, threads: str) -> None:
     model.loss_function = "crossentropy", s["smoothing"]
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), s["rate"], (0.9, 0.98), fused=True)
-    batches = []
+    batches: list[list[Tensor]] = []
     while f"source_{len(batches)}" in plan:
         names = (f"{side}_{len(batches)}" for side in ("source", "input", "labels"))
         batches.append([torch.from_numpy(plan[name]) for name in names])
