@@ -1,9 +1,9 @@
 """Texts to sentences and back: the layout of a text is kept, its sentences are translated."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from glassformer.data.sentences import split_text
+from glassformer.data.sentences import is_wrapped, split_text, wrap_like
 from glassformer.pipeline.protect import Protected, has_words, protect
 
 T = TypeVar("T")
@@ -78,3 +78,17 @@ class Layout:
 
 def _leaves(stays: Callable[[str], bool]) -> Callable[[str], bool]:
     return lambda sentence: stays(sentence) or not has_words(sentence)
+
+
+def wrap_spaces(source: str, text: str) -> str:
+    """Return `text` with the white space that `source` begins and ends with."""
+    begin, end = len(source) - len(source.lstrip()), len(source.rstrip())
+    return source[:begin] + text + source[end:]
+
+
+def rewrap(sentence: str, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield `pieces`, or all of them as one if the lines of `sentence` are wrapped."""
+    if not is_wrapped(sentence):
+        yield from pieces
+    elif text := "".join(pieces):
+        yield wrap_like(sentence, text)

@@ -1,11 +1,12 @@
 """Keyword options of a search, as `translate`, `generate` and `stream` take them."""
 
+from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from glassformer.decode.options import SearchOptions
 from glassformer.errors import InputError
 
-__all__ = ["SearchKeywords", "Unpack", "one_answer"]
+__all__ = ["SearchKeywords", "TranslateKeywords", "Unpack", "one_answer"]
 
 
 class SearchKeywords(TypedDict, total=False):
@@ -21,6 +22,18 @@ class SearchKeywords(TypedDict, total=False):
     top_k: int
     top_p: float
     seed: int
+
+
+class TranslateKeywords(SearchKeywords, total=False):
+    """Options of `Translator.translate`, which explains them."""
+
+    to: str | None
+    split: bool | None
+    typeset: bool
+    prefixes: Sequence[str] | None
+    batch_tokens: int
+    truncate: bool
+    first: int
 
 
 def one_answer(options: SearchOptions) -> SearchOptions:
