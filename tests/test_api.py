@@ -14,7 +14,7 @@ import torch
 
 import glassformer as gf
 from cli.models import TEXTS, write_model
-from glassformer.api.train import settings_of
+from glassformer.api.recipe import settings_of
 from glassformer.checkpoint import read
 from glassformer.config import PRESETS, RunSettings
 from glassformer.data.prepare import prepare

@@ -15,13 +15,17 @@ from torch.testing import assert_close
 
 from glassformer.checkpoint import RunFolder, as_tensors, read, weights_of, write
 from glassformer.data.batch import Batch
-from glassformer.data.batching import TokenBatches
+from glassformer.data.batching import TokenBatches, draw_seed
 from glassformer.data.ragged import Ragged
 from glassformer.errors import CheckpointError, SettingsError, TrainingError
 from glassformer.train import loop
+from glassformer.train.batches import reading
 from glassformer.train.distributed import ALONE, World
-from glassformer.train.loop import Meter, Run, draw_seed, reading, start, train
+from glassformer.train.loop import train
+from glassformer.train.meter import Meter
+from glassformer.train.run import Run
 from glassformer.train.schedule import factor
+from glassformer.train.start import start
 from glassformer.train.step import Update, train_step
 from glassformer.train.validate import Evaluate, validate
 from train.runs import (

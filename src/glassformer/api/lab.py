@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.api.train import own_torch_state
+from glassformer.api.torch_state import own_torch_state
 from glassformer.extras import require_torch
 from glassformer.progress import progress as show_progress
 

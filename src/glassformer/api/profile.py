@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.api.train import own_torch_state
+from glassformer.api.torch_state import own_torch_state
 from glassformer.config import PRESETS
 from glassformer.errors import SettingsError
 from glassformer.extras import require_torch

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from glassformer.api.run import StoppedError
 from glassformer.cli import options as o
 from glassformer.config import parse_run_changes
 from glassformer.errors import SettingsError
@@ -75,7 +76,7 @@ def ablate(
             run=run,
             command=o.written_command(),
         )
-    except api.StoppedError as stopped:
+    except StoppedError as stopped:
         raise typer.Exit(stopped.exit_code) from None
     show(report.sheet(), Console(width=columns(WIDTH), highlight=False))
     o.save(place, json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n")

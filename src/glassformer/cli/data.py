@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glassformer.api.train import counts, losses, prepared
+from glassformer.api.prepared import counts, losses, prepared
 from glassformer.cli import options as o
 from glassformer.cli.train import read_recipe
 from glassformer.cli.verb import Verb

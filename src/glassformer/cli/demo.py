@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import options as o
-from glassformer.cli.train import carry_out, on_device, read_recipe
+from glassformer.cli.train import run_to_end
 from glassformer.errors import MissingPackageError
 from glassformer.extras import require_torch
 from glassformer.progress import say
@@ -36,7 +36,7 @@ def demo(
     resume = bool(RunFolder(run).steps())
     if resume:
         say(f"using the model in {run}; remove that folder to train a new one")
-    carry_out(on_device(read_recipe(recipe(), changes or []), device), run, resume=resume)
+    run_to_end(recipe(), changes or [], run=run, resume=resume, device=device)
     show(load_translator(run, engine="torch", device=device or "auto"), run)
 
 

@@ -22,8 +22,9 @@ from glassformer.device import resolve
 from glassformer.errors import TrainingError
 from glassformer.train.distributed import World
 from glassformer.train.log import Record
-from glassformer.train.loop import prepared, start, train
+from glassformer.train.loop import train
 from glassformer.train.schedule import FALLING
+from glassformer.train.start import prepared, start
 
 STEPS, SAVED_EVERY = 8, 4
 STOPPED, KILLED = 3, 6  # SIGTERM saves; after SIGKILL a run goes back to update 4
