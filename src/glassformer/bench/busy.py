@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from glassformer.bench.report import Report
+from glassformer.callable_module import make_callable
 from glassformer.errors import TrainingError
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick
@@ -163,3 +164,6 @@ def jobs(count: int) -> Iterator[None]:
             stack.callback(job.wait)
             stack.callback(job.kill)
         yield
+
+
+make_callable(__name__, "glassformer.api.bench", "busy")

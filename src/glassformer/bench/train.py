@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from glassformer.bench.peers import MarianPeer, TorchPeer
 from glassformer.bench.report import Report
+from glassformer.callable_module import make_callable
 from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
 from glassformer.data.prepare import Prepared
@@ -162,3 +163,6 @@ def _plain_update(peer: nn.Module, plan: Plan) -> Callable[[Batch], None]:
         optimizer.zero_grad()
 
     return update
+
+
+make_callable(__name__, "glassformer.api.bench", "train")

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from glassformer.bench.report import WIDTH
 from glassformer.cli import options as o
-from glassformer.cli.bench import print_tables
 from glassformer.extras import require_torch
+from glassformer.progress import columns
 
 
 def profile(
@@ -65,7 +67,7 @@ def profile(
         quick=quick,
         command=shlex.join(map(str, command)),
     )
-    print_tables(found.report)
+    found.report.show(Console(width=columns(WIDTH), highlight=False))
     if json is not None:
         found.report.save(json)
         print(f"written to {json}")
