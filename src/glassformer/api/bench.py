@@ -4,7 +4,6 @@ They are `glassformer.bench.decode(...)` and the like, with the figures of `glas
 take these arguments, and most return a report with `tables`, `ratios` and `to_json()`:
 
 quick     use toy sizes, to test the measurement itself in seconds.
-command   the text that the report quotes as its origin.
 progress  show a bar.
 
 A `model` is the folder of a run or a bundled model. `source` is a file of sentences to translate;
@@ -39,7 +38,6 @@ def model(
     rounds: int | None = None,
     threads: int = 2,
     quick: bool = False,
-    command: str = "glassformer.bench.model(...)",
     progress: bool = True,
 ) -> "Report":
     """Compare the torch model with nn.Transformer and Marian; time attention by length.
@@ -51,7 +49,7 @@ def model(
 
         plan = Plan.quick() if quick else Plan(rounds=rounds or Plan.rounds)
         with show_progress("measuring", plan.steps, progress) as tick:
-            return bench_model(plan, command, tick)
+            return bench_model(plan, "glassformer.bench.model(...)", tick)
 
 
 def train(
@@ -61,7 +59,6 @@ def train(
     updates: int = 6,
     threads: int = 2,
     device: str = "cpu",
-    command: str = "glassformer.bench.train(...)",
     progress: bool = True,
 ) -> "Report":
     """Compare training updates with nn.Transformer and Marian, on the data of a recipe.
@@ -75,7 +72,7 @@ def train(
         data = prepared(settings_of(recipe))
         plan = Plan(updates, rounds, device=resolve(device))
         with show_progress("measuring", plan.steps, progress) as tick:
-            return bench_train(data, plan, command, tick)
+            return bench_train(data, plan, "glassformer.bench.train(...)", tick)
 
 
 def decode(
@@ -88,7 +85,6 @@ def decode(
     rounds: int = 3,
     threads: int = 2,
     quick: bool = False,
-    command: str = "glassformer.bench.decode(...)",
     progress: bool = True,
 ) -> "Report":
     """Compare decoding with CTranslate2 and Hugging Face on the same weights.
@@ -118,7 +114,7 @@ def decode(
         tasks = [task_of(name, plan, _path(source), _path(reference)) for name in names]
         steps = sum(task.steps(plan) for task in tasks)
         with show_progress("measuring", steps, progress) as tick:
-            return bench_decode(tasks, plan, command, tick)
+            return bench_decode(tasks, plan, "glassformer.bench.decode(...)", tick)
 
 
 def classify(
@@ -129,7 +125,6 @@ def classify(
     rounds: int = 5,
     threads: int = 2,
     quick: bool = False,
-    command: str = "glassformer.bench.classify(...)",
     progress: bool = True,
 ) -> "Report":
     """Compare classification with torch and CTranslate2 on the same weights.
@@ -142,7 +137,7 @@ def classify(
 
         plan = Plan(threads, 1, 4, pause=0.0) if quick else Plan(threads, rounds, limit)
         with show_progress("measuring", plan.steps, progress) as tick:
-            return bench_classify(model, plan, command, _path(file), tick)
+            return bench_classify(model, plan, "glassformer.bench.classify(...)", _path(file), tick)
 
 
 def start(
@@ -150,7 +145,6 @@ def start(
     times: int = 10,
     model: str | None = None,
     quick: bool = False,
-    command: str = "glassformer.bench.start(...)",
     progress: bool = True,
 ) -> "Report":
     """Measure time and memory of `glassformer translate` and `--help`, and of a first run.
@@ -162,7 +156,7 @@ def start(
 
     plan = Plan(1 if quick else times, model)
     with show_progress("measuring", plan.steps, progress) as tick:
-        return bench_start(plan, command, tick)
+        return bench_start(plan, "glassformer.bench.start(...)", tick)
 
 
 def busy(
@@ -171,7 +165,6 @@ def busy(
     threads: int = 2,
     jobs: int = 2,
     quick: bool = False,
-    command: str = "glassformer.bench.busy(...)",
     progress: bool = True,
 ) -> "Report":
     """Compare how threads of training wait, beside busy jobs that it starts itself.
@@ -183,7 +176,7 @@ def busy(
 
         plan = Plan(0.5 if quick else seconds, threads, jobs, 256 if quick else 2_048)
         with show_progress("measuring", plan.steps, progress) as tick:
-            return bench_busy(plan, command, tick)
+            return bench_busy(plan, "glassformer.bench.busy(...)", tick)
 
 
 def same_bits(
@@ -212,7 +205,6 @@ def faults(
     *,
     seed: int = 0,
     quick: bool = False,
-    command: str = "glassformer.bench.faults(...)",
     progress: bool = True,
 ) -> "Report":
     """Make faults on purpose and count what survives them; `failures` is what did not.
@@ -227,7 +219,7 @@ def faults(
 
         some = chosen(CAMPAIGNS, list(campaigns))
         with show_progress("making faults", steps(some, quick), progress) as tick:
-            return bench_faults(some, quick, seed, command, tick)
+            return bench_faults(some, quick, seed, "glassformer.bench.faults(...)", tick)
 
 
 def serve(
@@ -239,7 +231,6 @@ def serve(
     seconds: float = 60.0,
     threads: int = 2,
     quick: bool = False,
-    command: str = "glassformer.bench.serve(...)",
     progress: bool = True,
 ) -> "Report":
     """Measure the server under load, beside CTranslate2.
@@ -253,14 +244,13 @@ def serve(
         sizes = (4, 8, 0.3) if quick else (limit, clients, seconds)
         plan = Plan(model, *sizes, threads)
         with show_progress("measuring", plan.steps, progress) as tick:
-            return bench_serve(plan, command, _path(source), tick)
+            return bench_serve(plan, "glassformer.bench.serve(...)", _path(source), tick)
 
 
 def time_to_bleu(
     runs: Sequence[Place],
     target: float = 55.0,
     *,
-    command: str = "glassformer.bench.time_to_bleu(...)",
     progress: bool = True,
 ) -> "TimeToBleu":
     """Report minutes and tokens until runs reached a BLEU; `draw` shows their curves.
@@ -275,7 +265,9 @@ def time_to_bleu(
     found = {path: timed(path) for path in places if path not in settings}
     for path, recipe in settings.items():  # when all else is known to be there
         found[path] = timed(_trained_to(target, recipe, path.stem, progress))
-    return TimeToBleu([found[path] for path in places], target, command)
+    return TimeToBleu(
+        [found[path] for path in places], target, "glassformer.bench.time_to_bleu(...)"
+    )
 
 
 def course(runs: Sequence[Place], output: Place = "course.svg") -> Path:
@@ -294,7 +286,6 @@ def interop(
     *,
     weights: Place | None = None,
     quick: bool = False,
-    command: str = "glassformer.bench.interop(...)",
     progress: bool = True,
 ) -> "Report":
     """Compare imported models with their libraries; `failures` counts those that differ.
@@ -308,7 +299,7 @@ def interop(
         sizes = (10, 5) if quick else ()
         plan = Plan(Path(work), _path(weights), *sizes)
         with show_progress("comparing", plan.steps, progress) as tick:
-            return bench_interop(plan, command, tick)
+            return bench_interop(plan, "glassformer.bench.interop(...)", tick)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """`glassformer bench`: speed, memory and time to a score, as a table and as JSON."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,7 +70,7 @@ def model(
     It also times attention by length.
     """
     o.not_with("--quick", quick, "It has rounds of its own.", rounds=rounds)
-    found = api.model(rounds=rounds, threads=threads, quick=quick, command=o.written_command())
+    found = api.model(rounds=rounds, threads=threads, quick=quick)
     show(found, output or figures("bench_model", quick))
 
 
@@ -82,7 +83,7 @@ def show(report: Report, output: Path) -> None:
     """Print a report, save it, and exit with 1 if something failed."""
     console = Console(width=columns(WIDTH), highlight=False)
     report.show(console)
-    report.save(output)
+    replace(report, command=o.written_command()).save(output)
     console.print(f"written to {output}")
     if report.worst_ratio is not None:
         console.print(f"worst ratio: {report.worst_ratio:.2f}")
@@ -106,7 +107,6 @@ def train(
     """Compare training updates with nn.Transformer and Marian."""
     found = api.train(
         recipe, rounds=rounds, updates=updates, threads=threads, device=device,
-        command=o.written_command(),
     )  # fmt: skip
     show(found, output)
 
@@ -159,7 +159,7 @@ def decode(
     o.only_with("--source", source is not None, reference=reference)
     found = api.decode(
         models, source=source, reference=reference, limit=limit, beam_size=beam, rounds=rounds,
-        threads=threads, quick=quick, command=o.written_command(),
+        threads=threads, quick=quick,
     )  # fmt: skip
     show(found, output or figures("bench_decode", quick))
 
@@ -189,7 +189,6 @@ def classify(
     """
     found = api.classify(
         model, file=file, limit=limit, rounds=rounds, threads=threads, quick=quick,
-        command=o.written_command(),
     )  # fmt: skip
     show(found, output or figures("bench_classify", quick))
 
@@ -209,7 +208,7 @@ def start(
 
     The first run has an empty cache folder and compiles everything that it needs.
     """
-    found = api.start(times=times, model=model, quick=quick, command=o.written_command())
+    found = api.start(times=times, model=model, quick=quick)
     show(found, output or figures("bench_start", quick))
 
 
@@ -229,9 +228,7 @@ def busy(
 
     It starts the jobs itself and takes about two minutes; nothing else should be running.
     """
-    found = api.busy(
-        seconds=seconds, threads=threads, jobs=jobs, quick=quick, command=o.written_command()
-    )
+    found = api.busy(seconds=seconds, threads=threads, jobs=jobs, quick=quick)
     show(found, output or figures("bench_busy", quick))
 
 
@@ -280,7 +277,7 @@ def faults(
     watched, clocks jump, requests to the server are damaged. The exit code is 1 if anything is
     lost, raises a traceback or hangs.
     """
-    found = api.faults(campaign or (), seed=seed, quick=quick, command=o.written_command())
+    found = api.faults(campaign or (), seed=seed, quick=quick)
     show(found, output or figures("bench_faults", quick))
 
 
@@ -307,7 +304,7 @@ def serve(
     """
     found = api.serve(
         model, source=source, limit=limit, clients=clients, seconds=seconds, threads=threads,
-        quick=quick, command=o.written_command(),
+        quick=quick,
     )  # fmt: skip
     show(found, output or figures("bench_serve", quick))
 
@@ -340,7 +337,7 @@ def time_to_bleu(
     if figure is not None:
         picture.check(figure)
     try:
-        found = api.time_to_bleu(runs, target, command=o.written_command())
+        found = replace(api.time_to_bleu(runs, target), command=o.written_command())
     except StoppedError as stopped:
         raise typer.Exit(stopped.exit_code) from None
     show_sheet(found.sheet(), Console(width=columns(SHEET_WIDTH), highlight=False))
@@ -378,5 +375,5 @@ def interop(
     quick: Quick = False,
 ) -> None:
     """Compare imported models with their libraries."""
-    found = api.interop(work, weights=weights, quick=quick, command=o.written_command())
+    found = api.interop(work, weights=weights, quick=quick)
     show(found, output or figures("bench_interop", quick))
