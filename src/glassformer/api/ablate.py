@@ -65,7 +65,7 @@ def ablate(
 
 
 def _written(value: object) -> str:
-    """Return a value as a recipe has it."""
+    """Return a value in the syntax of a recipe."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

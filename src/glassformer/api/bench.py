@@ -63,7 +63,7 @@ def train(
 ) -> "Report":
     """Compare training updates with nn.Transformer and Marian, on the data of a recipe.
 
-    The best of `rounds` counts; each has so many `updates`.
+    Each of the `rounds` has `updates` updates; the best one counts.
     """
     with _torch("train", threads):
         from glassformer.bench.train import Plan, bench_train
@@ -235,8 +235,8 @@ def serve(
 ) -> "Report":
     """Measure the server under load, beside CTranslate2.
 
-    So many `clients` send requests for `seconds` to each server. `failures` counts lost requests
-    and answers that differ from the one that the same server gives to one client alone.
+    So many `clients` send requests at the same time, for `seconds` at each server. `failures`
+    counts lost requests, and answers that differ from those of the same server to one client.
     """
     with _torch("serve"):
         from glassformer.bench.serve import Plan, bench_serve
@@ -263,7 +263,7 @@ def time_to_bleu(
     places = list(dict.fromkeys(map(Path, runs)))
     settings = {path: settings_of(path) for path in places if _is_recipe(path)}
     found = {path: timed(path) for path in places if path not in settings}
-    for path, recipe in settings.items():  # when all else is known to be there
+    for path, recipe in settings.items():  # after the errors of missing logs
         found[path] = timed(_trained_to(target, recipe, path.stem, progress))
     return TimeToBleu(
         [found[path] for path in places], target, "glassformer.bench.time_to_bleu(...)"

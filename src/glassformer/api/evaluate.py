@@ -77,13 +77,13 @@ def evaluate(
     truncate      cut texts that are too long for the model, instead of refusing them. None: cut
                   those of a classifier, whose training text was cut, too.
     tokenised_output, language
-                  for tokenised references: the output is tokens already, or the language whose
-                  rules tokenise it. None: the target language.
+                  with tokenised references: whether the output is tokenised already, or
+                  the language whose rules tokenise it. None: the target language.
     beams         compare beam sizes, too.
-    failures      analyse failures, too, and keep so many of the worst.
-    training_text file of the target side of the training text, which tells rare words.
-    name, command what the card calls the model and the call. The attention of failures is that of
-                  the model in the folder `name`.
+    failures      number of the worst failures to keep; above 0, failures are analysed.
+    training_text file of the target side of the training text, to find rare words.
+    name, command names of the model and the call on the card. The attention of failures is read
+                  from the model in the folder `name`.
 
     The result prints as tables, shows as tables in a notebook, and has `scores` and `to_json`.
     """
@@ -223,7 +223,7 @@ def _translator(
 
 
 def _targets(translator: Translator, to: str | None) -> tuple[str, ...]:
-    """Return the target languages that are asked for: `to`, or all of the model."""
+    """Return the target languages to evaluate: `to`, or all of the model."""
     if to is None:
         return translator.targets
     translator.check_target(to)
@@ -326,7 +326,7 @@ def _fetching(shown: bool) -> Iterator[Fetching]:
 
 
 def _can_tokenise(data: "Data", split: str, progress: bool) -> bool:
-    """Return whether tokenised references can be scored; tell if a set has them in vain."""
+    """Return whether tokenised references can be scored; print a note if a package is missing."""
     from glassformer.evaluate.examples import has_tokenised
     from glassformer.evaluate.moses import is_available
 
@@ -340,7 +340,7 @@ def _can_tokenise(data: "Data", split: str, progress: bool) -> bool:
 def _attentive(
     called: str, translator: Translator, notice: Callable[[str], None]
 ) -> tuple[Translator, bool]:
-    """Return the translator on torch, whose attention can be read, and whether it is there."""
+    """Return a translator whose attention can be read, and True; else the same one, and False."""
     if all(map(has_torch_module, translator.decoders)):
         return translator, True
     if not is_installed("torch"):

@@ -48,7 +48,7 @@ def counts(data: "Prepared", examples: str = "") -> str:
 
 
 def losses(data: "Prepared") -> Iterator[tuple[str, str]]:
-    """Yield what became of text that is not in the examples, and how much of it there was."""
+    """Yield how much text was skipped, left out or cut, with the word for it."""
     longest = data.settings.data.max_length
     of_all = {
         "": data.lost, ", to validate on": data.valid_lost, ", to end on": data.final_lost

@@ -1,6 +1,6 @@
 """Train in several processes of this machine, started by torch's elastic launcher.
 
-Each process runs this module. The first one writes what became of the run, or the error, as JSON.
+Each process runs this module. The first one writes the result of the run, or the error, as JSON.
 """
 
 import json
@@ -24,7 +24,7 @@ JOB, OUTCOME = "job.json", "outcome.json"  # what the processes read, and the fi
 
 
 def launch(job: Job) -> dict[str, Any]:
-    """Start `train.processes` processes, wait for them, and return what became of the run."""
+    """Start `train.processes` processes, wait for them, and return the result of the run."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -72,7 +72,7 @@ def _read(outcome: Path) -> dict[str, Any]:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Give the caller's handlers back: the launcher leaves its own."""
+    """Restore the caller's signal handlers at the end: the launcher replaces them."""
     names = (*SIGNALS, "SIGHUP", "SIGQUIT")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
@@ -99,13 +99,13 @@ def from_json(text: str) -> Job:
 
 
 def work(place: Path) -> None:
-    """Train in one of the processes; the first one writes what became of the run."""
+    """Train in one of the processes; the first one writes the result of the run."""
     try:
         done = in_this_process(from_json((place / JOB).read_text("utf-8")))
     except GlassformerError as error:
         told = {"what": error.what, "why": error.why, "remedy": error.remedy}
         found: dict[str, Any] = {"error": {"kind": type(error).__name__, **told}}
-    except SystemExit:  # the first process has an error, and tells it
+    except SystemExit:  # the first process reports the error
         return
     else:
         found = {

@@ -21,7 +21,7 @@ QUICK = 4  # tokens of an output with `quick`, which tests the measurement itsel
 
 @dataclass(frozen=True)
 class Profile:
-    """The measurements of a model, and what was measured."""
+    """The measurements of a model, and the model with its sentences."""
 
     report: "Report"  # `tables` has the figures; `save(path)` writes them as JSON
     subject: "Subject"

@@ -14,7 +14,7 @@ AnyRecipe = RunSettings | Mapping[str, Any] | str | Path
 
 
 def settings_of(recipe: AnyRecipe, changes: Mapping[str, Any] | None = None) -> RunSettings:
-    """Return the settings that a recipe, a run's folder, a preset or a mapping stands for."""
+    """Return the settings of a recipe, a run's folder, a preset or a mapping."""
     if isinstance(recipe, RunSettings):
         settings = recipe
     elif isinstance(recipe, Mapping):
@@ -42,7 +42,7 @@ def _read_recipe(path: Path) -> RunSettings:
 
 
 def folder_of(recipe: object, settings: RunSettings) -> Path:
-    """Return the folder of a run that was given none: its own, or runs/NAME."""
+    """Return the default folder of a run: that of `recipe` if it is a run, else runs/NAME."""
     if isinstance(recipe, str | Path):
         return Path(recipe) if Path(recipe).is_dir() else Path("runs") / Path(recipe).stem
     return Path("runs") / settings.model.kind

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run that has ended: where it is, how good it became, and why it stopped."""
+    """A finished run: its folder, its best score, and why it stopped."""
 
     folder: Path  # holds best/, latest/ and log.jsonl
-    settings: RunSettings  # with what was found in the data: vocabulary size, labels
+    settings: RunSettings  # completed from the data: vocabulary size, labels
     steps: int  # updates
     metric: str  # what `best` is: loss, bleu or accuracy
     best: float | None  # the best validation score; None if the run was stopped before one
     reason: str  # why it stopped
-    signal: int | None = None  # that stopped it: 2 after Ctrl-C
+    signal: int | None = None  # number of the signal that stopped it: 2 after Ctrl-C
 
     def load(
         self,
@@ -51,7 +51,7 @@ class TrainedRun:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a process that a signal stopped, as a shell counts; else 0."""
+        """128 plus the number of the signal that stopped the run, as in a shell; else 0."""
         return 0 if self.signal is None else 128 + self.signal
 
     def log(self) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ class TrainedRun:
 
 
 class StoppedError(KeyboardInterrupt):
-    """A signal stopped a run. It is saved, and the same call continues from there."""
+    """A signal stopped the run. It is saved, and the same call continues it."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Job:
 
 
 def carry_out(job: Job, callbacks: "Sequence[Callback]" = ()) -> TrainedRun:
-    """Prepare the data and train, in every process that torchrun started, or in our own."""
+    """Prepare the data and train, in the processes that torchrun started, or in new ones."""
     require_torch("Training")
     processes = job.settings.train.processes
     if processes == 1 or "RANK" in os.environ:
@@ -114,7 +114,7 @@ def carry_out(job: Job, callbacks: "Sequence[Callback]" = ()) -> TrainedRun:
     if callbacks:
         raise InputError(
             f"callbacks do not go with train.processes = {processes}.",
-            "They live in this process, and the run would be in others.",
+            "They are objects of this process, and the run is in others.",
             "Set train.processes = 1 and train.threads, or start torchrun yourself.",
         )
     from glassformer.api.processes import launch
@@ -188,16 +188,16 @@ def _train(
 
 @contextmanager
 def _claimed(folder: Path, resume: bool, notice: Callable[[str], None]) -> Iterator[None]:
-    """Lock a run folder in which a new run may begin, or whose run is resumed."""
+    """Lock the folder of a new or resumed run; refuse a new run where one exists."""
     from glassformer.checkpoint import RunFolder, sole_writer
 
     with sole_writer(folder, notice):
         if RunFolder(folder).steps() and not resume:
             raise SettingsError(
-                f"{folder} holds a run already.",
-                "A new run in its place would lose it.",
+                f"{folder} already holds a run.",
+                "A new run there would overwrite it.",
                 f"Continue it: glassformer train {folder} --resume (resume=True); or name another "
-                f"place: --run {folder}-2.",
+                f"folder: --run {folder}-2.",
             )
         yield
 

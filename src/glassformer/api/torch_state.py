@@ -1,4 +1,4 @@
-"""Torch's seed and number of threads, which a public function gives back to its caller."""
+"""Restore torch's seed and number of threads after a call of the public API."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -40,7 +40,7 @@ def train(
 
     recipe    A recipe of the package (`glassformer recipes`), RECIPE.toml, the folder of a run,
               settings, a mapping of sections to settings, or a preset. None: chosen for `data`.
-    data      None: what the settings say. The name of a set (`glassformer data list`). Or a list of
+    data      None: as in the settings. The name of a set (`glassformer data list`). Or a list of
               (source, target) for a translator, of (text, label) for a classifier, of texts for a
               language model. Without a recipe also a TSV, CSV or JSONL file, or a tuple of two
               Paths of plain files. The examples are kept in RUN/data, so that the run can be
@@ -53,7 +53,7 @@ def train(
     run       folder of checkpoints and log. None: runs/NAME of the recipe, preset, file or kind.
     changes   settings to change, by section: {"train": {"max_steps": 1000}}.
     resume    continue the run in the folder from its last checkpoint, to the same bits.
-    callbacks objects that are told of the run: see glassformer.train.callbacks.
+    callbacks objects with on_start, on_record or on_end: see glassformer.train.callbacks.
     progress  show a bar and the validation scores.
     device    auto, cpu, cuda, cuda:1 or mps. None: train.device of the recipe, which is auto.
 

@@ -14,7 +14,7 @@ from glassformer.errors import SettingsError
 from glassformer.extras import require_torch
 from glassformer.progress import columns
 
-WIDTH = 130  # columns of the terminal that the table needs
+WIDTH = 130  # columns of the tables
 
 
 def ablate(

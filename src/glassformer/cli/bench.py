@@ -52,7 +52,7 @@ def _json_option(name: str) -> Any:
 
 @app.callback()
 def bench() -> None:
-    """Measure speed and memory beside peers, in turns. The worst ratio is printed last."""
+    """Measure speed and memory beside other libraries. The worst ratio is printed last."""
 
 
 @app.command(cls=Verb)
@@ -94,7 +94,7 @@ def show(report: Report, output: Path) -> None:
 @app.command(cls=Verb)
 def train(
     recipe: Annotated[
-        str, typer.Option(metavar="RECIPE", help="Recipe whose data is trained on.")
+        str, typer.Option(metavar="RECIPE", help="Recipe whose data to train on.")
     ] = "multi30k",
     rounds: Rounds = 3,
     updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates per round.")] = 6,
@@ -204,9 +204,8 @@ def start(
 ) -> None:
     """Measure time and memory of starting the command line.
 
-    It runs one `translate` and `--help`, and a first run.
-
-    The first run has an empty cache folder and compiles everything that it needs.
+    It runs `translate` and `--help`, and `translate` with an empty cache folder, which compiles
+    everything that it needs.
     """
     found = api.start(times=times, model=model, quick=quick)
     show(found, output or figures("bench_start", quick))
@@ -218,9 +217,7 @@ def busy(
         float, typer.Option(min=0.5, metavar="S", help="Seconds of each measurement.")
     ] = 6.0,
     threads: Threads = 2,
-    jobs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Busy jobs that are started beside.")
-    ] = 2,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Busy jobs to start.")] = 2,
     output: Annotated[Path | None, _json_option("bench_busy")] = None,
     quick: Quick = False,
 ) -> None:
@@ -244,9 +241,9 @@ def same_bits(
 ) -> None:
     """Check that output is the same to the bit in any batch.
 
-    Output and score of each sentence alone on one thread are compared with those in batches of 1,
-    7, 32 and 64 in shuffled order on one and two threads, in fp32 and INT8, greedily and with a
-    beam. The exit code is 1 if any differs.
+    Each sentence is decoded alone on one thread, then in shuffled batches of 1, 7, 32 and 64 on one
+    and two threads; in fp32 and INT8, greedily and with a beam. The exit code is 1 if an output or
+    a score differs.
     """
     found = api.same_bits(model, source=source, limit=limit, beam_size=beam, quick=quick)
     print(found)
@@ -260,7 +257,7 @@ def faults(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A campaign; repeat for several: kills, checkpoints, imports, inputs, servers, "
+            help="A campaign; may be repeated: kills, checkpoints, imports, inputs, servers, "
             "threads, memory, clock, requests.",
             show_default="all",
         ),
@@ -273,9 +270,9 @@ def faults(
 ) -> None:
     """Make faults on purpose and count what survives them.
 
-    Runs are killed, checkpoints and inputs damaged, servers lie, threads share a model, memory is
-    watched, clocks jump, requests to the server are damaged. The exit code is 1 if anything is
-    lost, raises a traceback or hangs.
+    Runs are killed, checkpoints, inputs and requests damaged, downloads give wrong answers, threads
+    share a model, memory is measured, clocks jump. The exit code is 1 if something is lost, raises
+    a traceback or hangs.
     """
     found = api.faults(campaign or (), seed=seed, quick=quick)
     show(found, output or figures("bench_faults", quick))
@@ -287,10 +284,10 @@ def serve(
     source: Sentences = None,
     limit: Limit = 512,
     clients: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Clients that ask at the same time.")
+        int, typer.Option(min=1, metavar="N", help="Clients that send requests at the same time.")
     ] = 200,
     seconds: Annotated[
-        float, typer.Option(min=0.1, metavar="S", help="Seconds that each server is asked for.")
+        float, typer.Option(min=0.1, metavar="S", help="Seconds of requests to each server.")
     ] = 60.0,
     threads: Threads = 2,
     output: Annotated[Path | None, _json_option("bench_serve")] = None,
@@ -298,8 +295,8 @@ def serve(
 ) -> None:
     """Measure the server under load, beside CTranslate2.
 
-    Clients in a second process ask over loopback, each for its next sentence as soon as it has its
-    answer. Every answer is compared with the one that the same server gives to one client alone.
+    Clients in a second process send requests over loopback, each its next sentence when it has its
+    answer. Every answer is compared with that of the same server to one client alone.
     The exit code is 1 if a request is lost or an answer differs.
     """
     found = api.serve(

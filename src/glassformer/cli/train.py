@@ -1,4 +1,4 @@
-"""`glassformer train`: train what a recipe describes, or a file of one's own without one."""
+"""`glassformer train`: train a recipe, or a user's file without a recipe."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,7 +87,7 @@ def train(
         o.not_with("--verify-resume", verify_resume, ONE_RECIPE, classify=classify)
         paths = tuple(translate or filter(None, [classify]))
         run_to_end(
-            None, [*filter(None, [recipe]), *typed],  # the first change stands in a recipe's place
+            None, [*filter(None, [recipe]), *typed],  # the first change is parsed as the recipe
             data=paths if len(paths) > 1 else paths[0],
             task="translate" if translate else "classify", columns=o.columns_of(columns),
             minutes=minutes, run=run, resume=resume, skip_bad=skip_bad, device=device,
@@ -107,7 +107,7 @@ def train(
 
 
 ONE_TASK = "A run trains one model."
-ONE_RECIPE = "It proves what a recipe does; the one that is chosen is written to the run's folder."
+ONE_RECIPE = "It tests a recipe; a run without one writes its recipe to the run's folder."
 
 
 def read_recipe(
