@@ -825,12 +825,12 @@ def test_an_ensemble_of_different_subwords_is_refused(tmp_path):
 def test_an_ensemble_of_something_else_is_refused(tmp_path, kind):
     folders = write_two(tmp_path, saved(kind=kind))
     for chosen in (folders, folders[1:]):
-        with pytest.raises(CheckpointError, match="something else than translators"):
+        with pytest.raises(CheckpointError, match="models that are not translators"):
             load(chosen)
 
 
 def test_an_ensemble_of_nothing_is_refused():
-    with pytest.raises(InputError, match="An ensemble of no models"):
+    with pytest.raises(InputError, match="An ensemble has no models"):
         load([])
 
 

@@ -118,7 +118,7 @@ def test_a_run_is_read_with_its_settings(tmp_path: Path) -> None:
 
 def test_a_run_without_bleu_is_refused(tmp_path: Path) -> None:
     trained(tiny(), tmp_path)
-    with pytest.raises(DataError, match="never scored by BLEU") as caught:
+    with pytest.raises(DataError, match="has no BLEU scores") as caught:
         timed(tmp_path)
     assert "train.metric=bleu" in caught.value.remedy
 

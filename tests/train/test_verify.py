@@ -69,7 +69,7 @@ def test_it_says_when_the_clock_has_a_say_in_the_rates(
     assert len(err) == noted + NOTICES
     for note in err[:noted]:
         assert f"train.schedule = {schedule!r}" in note and "train.max_minutes" in note
-        assert "proven is the run without that limit" in note
+        assert "the check runs without that limit" in note
 
 
 def forget_the_optimiser(saved: Any, model: Any, optimizers: Any, scaler: Any) -> Any:

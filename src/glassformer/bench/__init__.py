@@ -1,4 +1,4 @@
-"""Speed and memory, side by side with peers.
+"""Speed and memory beside other libraries.
 
 Modules with the name of a measurement can be called: `glassformer.bench.decode(...)` is
 `glassformer.api.bench.decode`.

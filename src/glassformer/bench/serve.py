@@ -1,6 +1,6 @@
 """`bench serve`: the server under load, beside a plain server on CTranslate2.
 
-Servers, and the clients that ask them, have processes of their own. Both servers translate single
+Servers and clients have processes of their own. Both servers translate single
 sentences with a beam of 5 and INT8 weights made from the same fp32 weights.
 """
 
@@ -121,7 +121,7 @@ def _start_ours(model: str, threads: int, _: Path) -> Callable[[], int]:
 
 
 def _start_peer(model: str, threads: int, folder: Path) -> Callable[[], int]:
-    """Start what one would write around CTranslate2: a handler that translates its request."""
+    """Start a plain server on CTranslate2: a handler that translates its request."""
     from anyio.to_thread import run_sync
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -146,7 +146,7 @@ def _start_peer(model: str, threads: int, folder: Path) -> Callable[[], int]:
 
 
 def _listening(app: Any) -> Callable[[], int]:
-    """Serve on a thread; return the function that tells the port."""
+    """Serve on a thread; return a function that returns the port."""
     import uvicorn
 
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))

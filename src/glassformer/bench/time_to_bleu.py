@@ -71,7 +71,7 @@ def timed(place: Path) -> Timed:
     points = [point for point in curve.points if "bleu" in point.scores]
     if not points:
         raise DataError(
-            f"{place} was never scored by BLEU.",
+            f"{place} has no BLEU scores.",
             "Its log has no validation with a valid_bleu: either none has come yet, or the run "
             "has another train.metric.",
             "Train a translator with train.metric=bleu.",

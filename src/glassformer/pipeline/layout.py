@@ -1,4 +1,4 @@
-"""Texts to sentences and back: the layout of a text is kept, its sentences are translated."""
+"""Texts to sentences and back: the sentences are translated, the layout is kept."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Layout:
-    """The sentences of several texts in one list, and the way back.
+    """The sentences of several texts in one list, and the texts around them.
 
     Without `split` each text is one sentence, and its translation replaces all of it. With `split`
     what is not a sentence stays as it is: white space, list markers, numbers, addresses, and
@@ -53,7 +53,7 @@ class Layout:
         return [i for i, (one, text) in enumerate(pairs) if one.items and not one.kept(text)]
 
     def unmask(self, number: int) -> Protected:
-        """Return a sentence as it was protected; its translation will have its items in place."""
+        """Put the items of a sentence back in place of their masks; return it as it was before."""
         before = self.protected[number]
         self.protected[number] = before.without_masks()
         return before

@@ -66,7 +66,7 @@ def load(
     if not saved.tokenizers:
         raise CheckpointError(
             f"{model} holds a {kind} for {saved.settings.data.name!r}.",
-            "It reads symbols of a made-up task, not text, and has no subwords.",
+            "It was trained on symbols of a synthetic task, and has no subwords.",
             "Name the run of a translator, a classifier or a language model of text.",
         )
     if kind not in PIPELINES:
@@ -124,7 +124,7 @@ def load_translator(
     threads: int | None = None,
     device: str = "cpu",
 ) -> Translator:
-    """`load`, and refuse what is not a translator."""
+    """Load a translator, as `load` does; refuse other models."""
     return _of_kind(load(model, int8, engine, threads, device), Translator, model, "translator")
 
 
@@ -135,7 +135,7 @@ def load_classifier(
     threads: int | None = None,
     device: str = "cpu",
 ) -> Classifier:
-    """`load`, and refuse what is not a classifier."""
+    """Load a classifier, as `load` does; refuse other models."""
     return _of_kind(load(model, int8, engine, threads, device), Classifier, model, "classifier")
 
 
@@ -146,14 +146,14 @@ def load_generator(
     threads: int | None = None,
     device: str = "cpu",
 ) -> Generator:
-    """`load`, and refuse what is not a language model."""
+    """Load a language model, as `load` does; refuse other models."""
     return _of_kind(load(model, int8, engine, threads, device), Generator, model, "language model")
 
 
 def load_embedder(
     model: Name, int8: bool | None = None, engine: Engine = "auto", threads: int | None = None
 ) -> Embedder:
-    """`load`, and refuse what gives no vectors."""
+    """Load an embedder, as `load` does; refuse other models."""
     return _of_kind(load(model, int8, engine, threads), Embedder, model, "model of embeddings")
 
 
@@ -165,7 +165,7 @@ def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
     verb = verbs.get(kind, "generate")
     raise CheckpointError(
         f"{name} holds a {kind}, not a {what}.",
-        f"What it can do is {verb}.",
+        f"A {kind} can only {verb}.",
         f"Name the run of a {what}.",
     )
 
@@ -173,15 +173,15 @@ def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
 def _ensemble(members: Sequence[Pipeline]) -> Translator:
     if not members:
         raise InputError(
-            "An ensemble of no models was asked for.",
-            "There is nothing that could answer.",
+            "An ensemble has no models.",
+            "It needs at least one translator.",
             "Name at least one run.",
         )
     translators = [member for member in members if isinstance(member, Translator)]
     if len(translators) != len(members):
         raise CheckpointError(
-            "An ensemble was asked for of something else than translators.",
-            "The probabilities of translators are what is averaged.",
+            "An ensemble has models that are not translators.",
+            "An ensemble averages the probabilities of translators.",
             "Name runs of translators only.",
         )
     first = translators[0]

@@ -10,7 +10,7 @@ __all__ = ["SearchKeywords", "TranslateKeywords", "Unpack", "one_answer"]
 
 
 class SearchKeywords(TypedDict, total=False):
-    """Options of `SearchOptions` besides the beam size; each has the default that it has there."""
+    """Options of `SearchOptions` besides the beam size; with the same defaults."""
 
     length_penalty: float
     min_length: int
@@ -37,7 +37,7 @@ class TranslateKeywords(SearchKeywords, total=False):
 
 
 def one_answer(options: SearchOptions) -> SearchOptions:
-    """Return `options`; refuse them where they ask for several answers and one is returned."""
+    """Return `options`; refuse several answers where one is returned."""
     if options.n_best > 1:
         raise InputError(
             f"n_best = {options.n_best} was given where a text has one answer.",

@@ -137,7 +137,7 @@ class TranslationModel:
         return SearchOptions(**{**own, "beam_size": beam_size, "n_best": n_best, **search})
 
     def inputs(self, source: str, target: str) -> "tuple[Tensor, Tensor]":
-        """Return what the torch model reads when it is forced to produce `target`."""
+        """Return the source ids and the decoder's input ids for a forced `target`."""
         from glassformer.data.batch import pad
 
         (x,), (y,) = self.source_tokenizer.encode([source]), self.target_tokenizer.encode([target])

@@ -86,12 +86,12 @@ class Translator(TranslationModel):
         return answers[0] if isinstance(text, str) else answers
 
     def layout(self, texts: Sequence[str], split: bool, to: str | None = None) -> Layout:
-        """Return the sentences of `texts`; those that are in the language asked for stay."""
+        """Return the sentences of `texts`; those already in the target language stay."""
         check_list(texts)
         to = to or self.to
         if to is not None:
             self.check_target(to)
-        if self.tokenizer.is_foreign:  # it was not trained on masks in the place of items
+        if self.tokenizer.is_foreign:  # not trained on masks in place of items
             return Layout(texts, split, protects=False)
         if to is None or set(self.targets) != GUESSED:
             return Layout(texts, split)
@@ -299,7 +299,7 @@ class Translator(TranslationModel):
             if not source:
                 continue
             pieces = self._stream(source, options, number + i)
-            if sentence.items:  # whether all are kept is known at the end
+            if sentence.items:  # a lost item is only known at the end
                 whole = "".join(pieces)
                 pieces = iter([whole])
                 if not sentence.kept(whole):
@@ -324,5 +324,5 @@ def typeset_after(prefix: str, text: str, language: str) -> str:
     """Typeset what follows `prefix` in `text`; the prefix stays as it was given."""
     if not text:  # the answer to an empty text
         return text
-    last = prefix[-1:] if prefix[-1:].isalnum() else ""  # decides how what follows is set
+    last = prefix[-1:] if prefix[-1:].isalnum() else ""  # decides the typesetting of what follows
     return prefix + typeset_text(last + text[len(prefix) :], language)[len(last) :]

@@ -1,4 +1,4 @@
-"""`bench faults`: faults that are made on purpose, and what survives them.
+"""`bench faults`: deliberate faults, and whether runs, files and requests survive them.
 
 `glassformer.bench.faults(...)` is `glassformer.api.bench.faults`.
 """
