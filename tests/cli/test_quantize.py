@@ -193,7 +193,7 @@ def test_a_checkpoint_of_a_run_goes_beside_it(glassformer: Command) -> None:
     ("arguments", "code", "what"),
     [
         (["--source", "texts"], 2, "Evaluation needs exactly one source of data"),
-        (["--data", "rows.jsonl", "--set", "multi30k"], 2, "It is not clear"),
+        (["--data", "rows.jsonl", "--set", "multi30k"], 2, "Evaluation needs exactly one"),
         (["--data", "absent.jsonl"], 3, "absent.jsonl cannot be read"),
         (["--limit", 9], 2, "--limit goes with --source, --data or --set only"),
         (["--beam", 1], 2, "--beam goes with"),
