@@ -390,3 +390,9 @@ def test_a_run_does_not_go_on_with_longer_ngrams(tmp_path: Path) -> None:
     longer = prepare(voting(tmp_path).settings.replace(model={"ngrams": 3}), 1)
     with pytest.raises(CheckpointError, match=r"model\.ngrams = 3, and was 2"):
         start(longer, tmp_path / "run", ALONE, True, unexpected)
+
+
+def test_muon_and_shards_do_not_go_together(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"train\.fully_shard = true") as caught:
+        trained(tiny(train={"fully_shard": True, "optimizer": "muon"}), tmp_path)
+    assert "whole matrices" in caught.value.why and "'adamw'" in caught.value.remedy
