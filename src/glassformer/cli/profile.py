@@ -1,6 +1,5 @@
 """`glassformer profile`: time and memory of each part of decoding."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -53,10 +52,6 @@ def profile(
     require_torch("glassformer profile")
     from glassformer.api import profile as api
 
-    command: list[object] = ["glassformer", "profile", model, "--beam", beam, "--threads", threads]
-    command += [] if device == "cpu" else ["--device", device]
-    command += ["--sentences", sentences, *["--quick"] * quick]
-    command += ["--source", source] if source else []
     found = api.profile(
         model,
         source,
@@ -65,7 +60,7 @@ def profile(
         device=device,
         sentences=sentences,
         quick=quick,
-        command=shlex.join(map(str, command)),
+        command=o.written_command(),
     )
     found.report.show(Console(width=columns(WIDTH), highlight=False))
     if json is not None:
