@@ -87,6 +87,6 @@ def _aligner(
     from glassformer.inspect.aligner import Aligner
     from glassformer.pipeline import load_translator
 
-    translator = load_translator(model, int8, "torch", threads, device)
+    translator = load_translator(model, int8, engine="torch", threads=threads, device=device)
     translator = translator.towards(to or translator.targets[0])
     return Aligner(translator, partial(show_progress, shown=progress), batch_tokens)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from glassformer import pretrained
 from glassformer.checkpoint.format import Checkpoint, read
@@ -37,6 +37,14 @@ PIPELINES: dict[str, Any] = {
     "language-model": Generator,
     "embedder": Embedder,
 }
+
+
+class LoadKeywords(TypedDict, total=False):
+    """Options of `load`, which explains them."""
+
+    engine: Engine
+    threads: int | None
+    device: str
 
 
 def load(
@@ -118,43 +126,27 @@ def _mismatches(saved: Checkpoint) -> Iterator[str]:
 
 
 def load_translator(
-    model: Name | Sequence[Name],
-    int8: bool | None = None,
-    engine: Engine = "auto",
-    threads: int | None = None,
-    device: str = "cpu",
+    model: Name | Sequence[Name], int8: bool | None = None, **how: Unpack[LoadKeywords]
 ) -> Translator:
     """Load a translator, as `load` does; refuse other models."""
-    return _of_kind(load(model, int8, engine, threads, device), Translator, model, "translator")
+    return _of_kind(load(model, int8, **how), Translator, model, "translator")
 
 
 def load_classifier(
-    model: Name,
-    int8: bool | None = None,
-    engine: Engine = "auto",
-    threads: int | None = None,
-    device: str = "cpu",
+    model: Name, int8: bool | None = None, **how: Unpack[LoadKeywords]
 ) -> Classifier:
     """Load a classifier, as `load` does; refuse other models."""
-    return _of_kind(load(model, int8, engine, threads, device), Classifier, model, "classifier")
+    return _of_kind(load(model, int8, **how), Classifier, model, "classifier")
 
 
-def load_generator(
-    model: Name,
-    int8: bool | None = None,
-    engine: Engine = "auto",
-    threads: int | None = None,
-    device: str = "cpu",
-) -> Generator:
+def load_generator(model: Name, int8: bool | None = None, **how: Unpack[LoadKeywords]) -> Generator:
     """Load a language model, as `load` does; refuse other models."""
-    return _of_kind(load(model, int8, engine, threads, device), Generator, model, "language model")
+    return _of_kind(load(model, int8, **how), Generator, model, "language model")
 
 
-def load_embedder(
-    model: Name, int8: bool | None = None, engine: Engine = "auto", threads: int | None = None
-) -> Embedder:
+def load_embedder(model: Name, int8: bool | None = None, **how: Unpack[LoadKeywords]) -> Embedder:
     """Load an embedder, as `load` does; refuse other models."""
-    return _of_kind(load(model, int8, engine, threads), Embedder, model, "model of embeddings")
+    return _of_kind(load(model, int8, **how), Embedder, model, "model of embeddings")
 
 
 def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
