@@ -28,7 +28,7 @@ ENGLISH = (
     "tests/evaluate/test_labels.py",
     "tests/evaluate/test_moses.py",
     "tests/evaluate/test_rules.py",
-    "tests/test_protect.py",
+    "tests/pipeline/test_protect.py",
 )
 SUFFIXES = (".py", ".md", ".html", ".js", ".css")
 

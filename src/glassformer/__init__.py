@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from glassformer.api import bench
     from glassformer.api.ablate import ablate
     from glassformer.api.align import align
     from glassformer.api.average import average
@@ -73,6 +74,7 @@ _HOMES = {
 
 # Functions that share their name with a package or module, which can be called in their place.
 _CALLABLE_MODULES = ("evaluate", "inspect", "lab", "quantize", "serve", "train")
+_PACKAGES = (*_CALLABLE_MODULES, "bench")  # `bench` has a function for each measurement
 
 __all__ = [
     "Classifier",
@@ -95,6 +97,7 @@ __all__ = [
     "ablate",
     "align",
     "average",
+    "bench",
     "build",
     "causal_mask",
     "describe",
@@ -121,7 +124,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _CALLABLE_MODULES:
+    if name in _PACKAGES:
         return import_module(f"glassformer.{name}")
     for home, names in _HOMES.items():
         if name in names:

@@ -11,7 +11,10 @@ import pytest
 from glassformer.bench.curves import read_curve
 from glassformer.checkpoint import RunFolder
 from glassformer.errors import DataError
-from glassformer.train import loop
+from glassformer.train import loop, meter
+from glassformer.train.distributed import World
+from glassformer.train.run import Run
+from glassformer.train.start import start
 from train.runs import tiny, trained, unexpected
 
 UPDATE, VALIDATION = 1.0, 5.0  # seconds
@@ -34,7 +37,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(meter, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     return clock
 
 
@@ -42,7 +45,7 @@ def run(clock: Clock, folder: Path, *stops: int, **settings: Any) -> None:
     """A run of 12 updates, stopped and resumed, whose clock is ours."""
     data = tiny(train={"max_steps": 12, **settings})
     for part, stop in enumerate([*stops, None]):
-        started = loop.start(data, folder, loop.World(), part > 0, unexpected)
+        started = start(data, folder, World(), part > 0, unexpected)
         started.optimizers[-1].register_step_post_hook(clock.update)
         if stop is None:
             loop.train(started, clock.validation)
@@ -50,7 +53,7 @@ def run(clock: Clock, folder: Path, *stops: int, **settings: Any) -> None:
             stopped(started, clock, stop)
 
 
-def stopped(started: loop.Run, clock: Clock, stop: int) -> None:
+def stopped(started: Run, clock: Clock, stop: int) -> None:
     def interrupt(*_: object) -> None:
         if started.position.step == stop:
             signal.raise_signal(signal.SIGTERM)

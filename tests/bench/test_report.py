@@ -25,3 +25,8 @@ def test_the_error_of_a_failed_write_names_the_file(tmp_path: Path) -> None:
     saved = json.loads((tmp_path / "new/report.json").read_text())
     assert saved["worst_ratio"] == 1.3
     assert saved["tables"] == [{"title": "t", "columns": ["a", "b"], "rows": [["x", 1.5]]}]
+
+
+def test_failures_are_for_the_caller_not_for_the_file() -> None:
+    report = Report("command", [], failures=2)
+    assert report.failures == 2 and "failures" not in report.to_json()

@@ -21,12 +21,12 @@ def run(tmp_path: Path) -> Path:
 def test_no_sentence_depends_on_its_batch(run: Path, tmp_path: Path) -> None:
     source, _ = write_text(tmp_path, ENGLISH)
     plan, ticks = Plan(beam=2, batches=(1, 2)), list[int]()
-    name, count, comparisons = compare(str(run), plan, source, lambda: ticks.append(1))
-    assert (name, count, len(ticks)) == ("text.en", 3, plan.steps)
-    assert [str(one) for one in comparisons] == [
+    found = compare(str(run), plan, source, lambda: ticks.append(1))
+    assert (found.sentences, found.count, len(ticks)) == ("text.en", 3, plan.steps)
+    assert [str(one) for one in found.comparisons] == [
         "fp32, greedy", "fp32, beam 2", "INT8, greedy", "INT8, beam 2",
     ]  # fmt: skip
-    assert not any(one.differing for one in comparisons)
+    assert not found.differing and str(found).endswith("\n0 of 3 differ")
 
 
 def test_one_different_bit_of_a_score_is_detected(

@@ -12,10 +12,8 @@ from glassformer.bench.time_to_bleu import (
     ESTIMATED,
     UNKNOWN,
     Timed,
-    content,
-    picture,
+    TimeToBleu,
     reached,
-    sheet,
     timed,
 )
 from glassformer.errors import DataError, InputError, MissingPackageError
@@ -70,7 +68,7 @@ def test_the_crossing_lies_on_the_line_between_two_validations(
 
 
 def table(*runs: Timed) -> list[list[str]]:
-    return sheet(runs, 55.0, "command").tables[0].rows
+    return TimeToBleu(list(runs), 55.0, "command").sheet().tables[0].rows
 
 
 def test_runs_are_rows_of_one_table() -> None:
@@ -85,7 +83,7 @@ def test_runs_are_rows_of_one_table() -> None:
         ["c", first, "56.00", "10", "1.00", "1,000"],  # nothing before it to draw a line from
         ["c", "best", "56.00", "10", "1.00", "1,000"],
     ]
-    curves = sheet(runs, 55.0, "command").tables[1].rows
+    curves = TimeToBleu(list(runs), 55.0, "command").sheet().tables[1].rows
     assert [row[0] for row in curves] == ["a"] * 3 + ["b"] * 2 + ["c"] * 2
     assert curves[1] == ["a", "60.00", "20", "2.00", "2,000"]
 
@@ -93,13 +91,14 @@ def test_runs_are_rows_of_one_table() -> None:
 def test_estimated_token_counts_are_marked() -> None:
     run = course(50, 60, counted=False)
     assert [row[-1] for row in table(run)] == ["≈ 2,000", "≈ 1,500", "≈ 2,000"]
-    assert ESTIMATED in sheet([run, course(50)], 55, "command").notes
-    assert ESTIMATED not in sheet([course(50)], 55, "command").notes
+    assert ESTIMATED in TimeToBleu([run, course(50)], 55, "command").sheet().notes
+    assert ESTIMATED not in TimeToBleu([course(50)], 55, "command").sheet().notes
     assert [row[-1] for row in table(course(50, 60, labels=None))] == [UNKNOWN] * 3
 
 
 def test_json_holds_the_curve_the_command_and_the_machine() -> None:
-    found = content([course(50, 60), course(10, name="b")], 55.0, "glassformer bench …")
+    runs = [course(50, 60), course(10, name="b")]
+    found = TimeToBleu(runs, 55.0, "glassformer bench …").to_json()
     assert found["command"] == "glassformer bench …" and found["machine"]["cores"] >= 1
     a, b = found["runs"]
     assert [point["bleu"] for point in a["curve"]] == [50, 60]
@@ -119,7 +118,7 @@ def test_a_run_is_read_with_its_settings(tmp_path: Path) -> None:
 
 def test_a_run_without_bleu_is_refused(tmp_path: Path) -> None:
     trained(tiny(), tmp_path)
-    with pytest.raises(DataError, match="never scored by BLEU") as caught:
+    with pytest.raises(DataError, match="has no BLEU scores") as caught:
         timed(tmp_path)
     assert "train.metric=bleu" in caught.value.remedy
 
@@ -127,7 +126,8 @@ def test_a_run_without_bleu_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("labels", [1_000, None])
 def test_all_runs_are_in_one_figure(tmp_path: Path, labels: int | None) -> None:
     path = tmp_path / "new" / "curve.svg"
-    picture([course(50, 60, name="one", labels=labels), course(10, name="other")], 55.0, path)
+    runs = [course(50, 60, name="one", labels=labels), course(10, name="other")]
+    TimeToBleu(runs, 55.0, "command").draw(path)
     drawn = path.read_text()
     assert all(f">{text}</text>" in drawn for text in ("one", "other", "minutes"))
     assert (">million target tokens</text>" in drawn) == (labels is not None)
@@ -137,7 +137,7 @@ def test_a_figure_with_another_suffix_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InputError, match=r"curve\.pdf is not the name of a figure"):
-        picture([course(50)], 55.0, tmp_path / "curve.pdf")
+        TimeToBleu([course(50)], 55.0, "command").draw(tmp_path / "curve.pdf")
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingPackageError, match="matplotlib"):
-        picture([course(50)], 55.0, tmp_path / "curve.svg")
+        TimeToBleu([course(50)], 55.0, "command").draw(tmp_path / "curve.svg")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from glassformer.api import ablate
-from glassformer.api.train import TrainedRun
+from glassformer.api import run as api_run
+from glassformer.api.run import Job, TrainedRun
 from glassformer.bench.trials import claim
 from glassformer.checkpoint import RunFolder
 from glassformer.data.prepare import prepare
@@ -84,16 +84,16 @@ def test_a_half_done_run_is_resumed(glassformer: Command, recipe: Path) -> None:
 
 
 def test_ctrl_c_ends_it_and_the_same_command_goes_on(glassformer: Command, recipe: Path) -> None:
-    carry_out, trained_so_far = ablate.carry_out, list[Path]()
+    carry_out, trained_so_far = api_run.carry_out, list[Path]()
 
-    def interrupted(settings: Any, folder: Path, resume: bool, progress: bool) -> TrainedRun:
+    def interrupted(job: Job) -> TrainedRun:
         if trained_so_far:
-            return TrainedRun(folder, settings, 1, "loss", None, "signal 2", signal=2)
-        trained_so_far.append(folder)
-        return carry_out(settings, folder, resume, progress=progress)
+            return TrainedRun(job.folder, job.settings, 1, "loss", None, "signal 2", signal=2)
+        trained_so_far.append(job.folder)
+        return carry_out(job)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ablate, "carry_out", interrupted)
+        patch.setattr(api_run, "carry_out", interrupted)
         code, out, err = glassformer("ablate", recipe, *VARY)
     assert (code, out) == (130, "") and "the same command continues from here" in err
     assert not Path("results").exists()

@@ -1,4 +1,4 @@
-"""`glassformer data`: what there is, getting it, and what a recipe makes of it."""
+"""`glassformer data`: list sets, get them, describe the data of a recipe."""
 
 from pathlib import Path
 

@@ -45,7 +45,7 @@ def test_the_demo_trains_shows_and_draws(glassformer: Command) -> None:
     assert steps(Path("runs/demo")) == [2, 3]
     for pair in list(grammar.pairs("test", SHOWN)):
         assert f"english    {pair.source}" in out and f"reference  {pair.target}" in out
-    assert out.count("\n  says       ") == SHOWN
+    assert out.count("\n  output     ") == SHOWN
     assert "BLEU " in out and "on 20 such sentences" in out
     assert "alignment error rate " in out and "layer 1, head " in out
     picture = Path("runs/demo/alignment.png")

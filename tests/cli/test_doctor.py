@@ -29,5 +29,5 @@ def test_what_is_wrong_is_marked_and_the_exit_code_tells(
 
     monkeypatch.setattr(doctor, "examine", examine)
     code, out, _ = glassformer("doctor")
-    assert code == 1 and out.splitlines()[-1] == "something is wrong: models"
+    assert code == 1 and out.splitlines()[-1] == "failed: models"
     assert "damaged  ← wrong" in out and "3  ←" not in out

@@ -317,9 +317,9 @@ def test_a_label_that_the_classifier_has_not_is_named(
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ((), "not clear what to evaluate on"),
-        (("--source", "valid.en"), "not clear what to evaluate on"),
-        ((*FILES, "--set", "grammar"), "not clear what to evaluate on"),
+        ((), "needs exactly one source of data"),
+        (("--source", "valid.en"), "needs exactly one source of data"),
+        ((*FILES, "--set", "grammar"), "needs exactly one source of data"),
         (("--set", "grammar", "--tokenised-reference", "t"), "--tokenised-reference goes with"),
         ((*FILES, "--columns", "a,b"), "--columns goes with --data or --set"),
         ((*FILES, "--plot", "p.svg"), "--plot goes with --beams"),
@@ -506,7 +506,7 @@ def test_several_references_are_read_after_the_text_or_beside_it(translator: Com
         ("a\tb\nc\n", (), 3, "1 of 2 lines have no source or no reference. The first is line 2"),
         ("a\tb\n", ("--source", "valid.en"), 3, "valid.en has 12 lines, and refs.tsv has 1"),
         ("a\tb\n", FILES, 2, "--reference does not go with --references"),
-        ("a\tb\n", ("--set", "grammar"), 2, "not clear what to evaluate on"),
+        ("a\tb\n", ("--set", "grammar"), 2, "needs exactly one source of data"),
         ("a\tb\n", ("--beams",), 2, "--beams does not go with --references"),
         ("a\tb\n", ("--columns", "1,2"), 2, "--columns goes with --data or --set"),
         ("a\tb\n", ("--to", "en"), 2, "does not translate into 'en'"),

@@ -164,7 +164,7 @@ def test_a_run_that_is_there_is_neither_lost_nor_begun_anew(
     glassformer("train", recipe, "train.max_steps=4")
     before = Path("runs/tiny/log.jsonl").read_bytes()
     code, _, msg = glassformer("train", recipe)
-    assert code == 2 and "runs/tiny holds a run already" in msg
+    assert code == 2 and "runs/tiny already holds a run" in msg
     assert "--resume" in msg and "--run runs/tiny-2" in msg
     assert Path("runs/tiny/log.jsonl").read_bytes() == before
     code, _, msg = glassformer("train", recipe, "--resume")
@@ -195,7 +195,7 @@ def test_a_run_killed_before_it_made_its_links_is_not_begun_anew(
     for name in ("latest", "best"):
         Path("runs/tiny", name).unlink()
     code, _, msg = glassformer("train", recipe)
-    assert code == 2 and "holds a run already" in msg
+    assert code == 2 and "already holds a run" in msg
     assert glassformer("train", recipe, "--resume")[0] == 0
 
 

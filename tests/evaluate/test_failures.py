@@ -37,7 +37,7 @@ class Forced:
         depth = {"encoder_layers": 1, "decoder_layers": layers}
         self.model = build(RunSettings.of(model={**sizes, **depth}).model).eval()
         self.source_tokenizer = self.target_tokenizer = TOKENIZER
-        self.max_length, self.target_room = 100, None
+        self.max_length, self.max_target_length = 100, None
 
     def inputs(self, source, target):
         (x,), (y,) = TOKENIZER.encode([source]), TOKENIZER.encode([target])
@@ -97,7 +97,9 @@ def test_an_empty_output_has_one_step():
     assert 0 < attention_use(Forced(), ENGLISH[1], "").end_share < 1
 
 
-@pytest.mark.parametrize(("limit", "text"), [("max_length", ENGLISH[1]), ("target_room", "un")])
+@pytest.mark.parametrize(
+    ("limit", "text"), [("max_length", ENGLISH[1]), ("max_target_length", "un")]
+)
 def test_a_side_too_long_for_the_model_has_no_attention(limit, text):
     translator = Forced()
     (ids,) = TOKENIZER.encode([text])

@@ -21,7 +21,9 @@ from glassformer.data.prepare import Prepared, prepare
 from glassformer.train import verify
 from glassformer.train.distributed import ALONE, World
 from glassformer.train.log import Record
-from glassformer.train.loop import Run, start, train
+from glassformer.train.loop import train
+from glassformer.train.run import Run
+from glassformer.train.start import start
 from glassformer.train.validate import Evaluate
 
 RECIPE = """\

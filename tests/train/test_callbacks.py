@@ -39,7 +39,7 @@ def test_a_callback_is_told_what_the_log_has(tmp_path: Path) -> None:
 
 
 def test_what_is_no_callback_or_cannot_be_told_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"3 is no callback(?s:.*)on_record"):
+    with pytest.raises(InputError, match=r"3 is not a callback(?s:.*)on_record"):
         gf.train(TINY, run=tmp_path / "run", callbacks=[3], progress=False)  # type: ignore[list-item]
     two = TINY.replace(train={"processes": 2})
     with pytest.raises(InputError, match=r"callbacks do not go with train\.processes = 2"):

@@ -59,7 +59,7 @@ def test_what_is_not_finite_is_never_the_best_and_counts_as_a_wait(metric, bad):
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_best_that_is_not_finite_is_not_taken_up(bad):
     stopping = EarlyStopping("loss")
-    stopping.take_up(metric="loss", patience=None, best=bad, waited=1)
+    stopping.restore(metric="loss", patience=None, best=bad, waited=1)
     assert stopping.best is None and stopping.better(3.0)
 
 

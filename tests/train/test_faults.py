@@ -22,8 +22,9 @@ from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.train import loop
 from glassformer.train.distributed import ALONE
 from glassformer.train.log import Log
-from glassformer.train.loop import start, train
+from glassformer.train.loop import train
 from glassformer.train.signals import stop_signals
+from glassformer.train.start import start
 from train.runs import (
     RECIPE,
     KilledError,

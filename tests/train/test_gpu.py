@@ -16,9 +16,9 @@ from glassformer.train import distributed, gpu
 from glassformer.train.distributed import CPU, World, spread, world
 from glassformer.train.early_stopping import EarlyStopping
 from glassformer.train.gpu import gpu_record, kernels
-from glassformer.train.loop import check_spreading
 from glassformer.train.optimizer import build_optimizers
 from glassformer.train.precision import Precision, precision_on
+from glassformer.train.start import check_spreading
 from glassformer.train.state import Position, capture, restore
 from glassformer.train.step import Objective, train_step
 from train.runs import tiny

@@ -21,8 +21,9 @@ from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import search
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.model.build import build
+from glassformer.train.batches import reading
 from glassformer.train.distributed import ALONE
-from glassformer.train.loop import reading, start
+from glassformer.train.start import start
 from train.runs import TINY, text, trained, unexpected
 
 BATCHES = 12  # more than an epoch of any of the texts here

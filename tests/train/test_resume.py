@@ -14,8 +14,9 @@ from jaxtyping import config as jaxtyping
 from glassformer.data.prepare import Prepared, prepare
 from glassformer.errors import CheckpointError
 from glassformer.train.distributed import ALONE, World
-from glassformer.train.loop import start, train
+from glassformer.train.loop import train
 from glassformer.train.resume import check_same_place
+from glassformer.train.start import start
 from train.runs import (
     TINY,
     assert_same_bits,

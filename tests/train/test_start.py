@@ -17,10 +17,13 @@ from glassformer.data.prepare import Prepared, prepare
 from glassformer.data.tokenizer import UNK
 from glassformer.errors import CheckpointError, SettingsError
 from glassformer.model.build import build
-from glassformer.train import loop
+from glassformer.train import start as start_module
+from glassformer.train.batches import reading
 from glassformer.train.distributed import ALONE
-from glassformer.train.loop import Run, reading, start, train
+from glassformer.train.loop import train
 from glassformer.train.optimizer import build_optimizers
+from glassformer.train.run import Run
+from glassformer.train.start import start
 from glassformer.train.state import restore
 from glassformer.train.validate import validate
 from glassformer.train.verify import verify_resume
@@ -221,7 +224,7 @@ def test_resumed_it_goes_on_to_the_same_bits_and_adopts_nothing_again(
     changed = read(words / "best")  # the other run has gone on in the meantime
     other = {name: tensor + 1 for name, tensor in changed.weights.items()}
     write(Checkpoint(changed.settings, other, changed.tokenizers), (words / "best").resolve())
-    monkeypatch.setattr(loop, "adopt_weights", lambda *_: pytest.fail("adopted again"))
+    monkeypatch.setattr(start_module, "adopt_weights", lambda *_: pytest.fail("adopted again"))
     trained(data_of(tmp_path, words), tmp_path / "parts", resume=True)
     assert_same_bits(tmp_path / "parts", tmp_path / "whole")
 
@@ -387,3 +390,9 @@ def test_a_run_does_not_go_on_with_longer_ngrams(tmp_path: Path) -> None:
     longer = prepare(voting(tmp_path).settings.replace(model={"ngrams": 3}), 1)
     with pytest.raises(CheckpointError, match=r"model\.ngrams = 3, and was 2"):
         start(longer, tmp_path / "run", ALONE, True, unexpected)
+
+
+def test_muon_and_shards_do_not_go_together(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"train\.fully_shard = true") as caught:
+        trained(tiny(train={"fully_shard": True, "optimizer": "muon"}), tmp_path)
+    assert "whole matrices" in caught.value.why and "'adamw'" in caught.value.remedy

@@ -11,7 +11,8 @@ from torch.testing import assert_close
 from glassformer.checkpoint import Checkpoint, read, weights_of, write
 from glassformer.train.distributed import ALONE
 from glassformer.train.early_stopping import EarlyStopping
-from glassformer.train.loop import Run, start
+from glassformer.train.run import Run
+from glassformer.train.start import start
 from glassformer.train.state import MovingAverage, Position, capture, restore
 from train.runs import assert_equal, tiny, trained, unexpected
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from glassformer.errors import TrainingError
-from glassformer.train import loop, verify
+from glassformer.train import start, verify
 from glassformer.train.verify import KILLED, STEPS, STOPPED, verify_resume
 from train.runs import TINY, parts_in_this_process
 
@@ -69,7 +69,7 @@ def test_it_says_when_the_clock_has_a_say_in_the_rates(
     assert len(err) == noted + NOTICES
     for note in err[:noted]:
         assert f"train.schedule = {schedule!r}" in note and "train.max_minutes" in note
-        assert "proven is the run without that limit" in note
+        assert "the check runs without that limit" in note
 
 
 def forget_the_optimiser(saved: Any, model: Any, optimizers: Any, scaler: Any) -> Any:
@@ -92,11 +92,11 @@ def lose_a_bit(saved: Any, model: Any, optimizers: Any, scaler: Any) -> Any:
     return position
 
 
-restore = loop.restore
+restore = start.restore
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, sabotage: Callable[..., Any], **settings: Any) -> Any:
-    monkeypatch.setattr(loop, "restore", sabotage)
+    monkeypatch.setattr(start, "restore", sabotage)
     match = f"interrupted after {STOPPED} and {KILLED} updates did not go on"
     with parts_in_this_process(), pytest.raises(TrainingError, match=match) as caught:
         verify_resume(TINY.replace(**settings), lambda notice: None)

@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.api.train import carry_out, folder_of, settings_of
+from glassformer.api.recipe import AnyRecipe, folder_of, settings_of
+from glassformer.api.run import Job, StoppedError, carry_out_or_stop
 from glassformer.config import RunSettings
 from glassformer.extras import require_torch
 from glassformer.progress import say, silent
@@ -15,16 +16,8 @@ if TYPE_CHECKING:
     from glassformer.bench.ablate import Report
 
 
-class StoppedError(KeyboardInterrupt):
-    """A signal stopped a run. It is saved, and the same call continues from there."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__()
-        self.exit_code = exit_code
-
-
 def ablate(
-    recipe: RunSettings | Mapping[str, Any] | str | Path,
+    recipe: AnyRecipe,
     vary: Mapping[str, Sequence[object]],
     *,
     changes: Mapping[str, Any] | None = None,
@@ -72,11 +65,9 @@ def ablate(
 
 
 def _written(value: object) -> str:
-    """Return a value as a recipe has it."""
+    """Return a value in the syntax of a recipe."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _train(settings: RunSettings, folder: Path, resume: bool, progress: bool) -> None:
-    done = carry_out(settings, folder, resume, progress=progress)
-    if done.signal is not None:
-        raise StoppedError(done.exit_code)
+    carry_out_or_stop(Job(settings, folder, resume, progress=progress))

@@ -55,9 +55,9 @@ def align(
     to         target language of a translator of two directions. None: its first.
     head       `3.2` is head 2 of layer 3, `3` the average of layer 3, `all` that of all. `+1` reads
                it one step later, `:share` links by share of attention. None: chosen by the data.
-    tokenised  words are what stands between spaces; otherwise punctuation is split off.
+    tokenised  words are separated by spaces alone; otherwise punctuation is split off.
     device     as for `load`.
-    sentences  of the grammar, to choose heads on and, as many others, to measure on.
+    sentences  of the grammar to choose heads on; as many others are measured on.
     """
     require_torch("glassformer.align")
     from glassformer.inspect.word_attention import BATCH_TOKENS
@@ -87,6 +87,6 @@ def _aligner(
     from glassformer.inspect.aligner import Aligner
     from glassformer.pipeline import load_translator
 
-    translator = load_translator(model, int8, "torch", threads, device)
+    translator = load_translator(model, int8, engine="torch", threads=threads, device=device)
     translator = translator.towards(to or translator.targets[0])
     return Aligner(translator, partial(show_progress, shown=progress), batch_tokens)

@@ -10,7 +10,7 @@ from glassformer.pipeline import Pipeline, load
 
 @dataclass(frozen=True)
 class Averaged:
-    """The average of checkpoints: its folder, and what it was made of."""
+    """The average of checkpoints: its folder and its checkpoints."""
 
     folder: Path
     steps: list[Path]  # the checkpoints, oldest first
@@ -43,7 +43,7 @@ def average(run: str | Path, last: int = 5, into: str | Path | None = None) -> A
     place = Path(into) if into is not None else Path(run) / "averaged"
     if (place / checkpoint.STATE_VALUES).exists():
         raise CheckpointError(
-            f"{place} is a checkpoint that a run can go on from.",
+            f"{place} is a checkpoint to resume a run from.",
             "An average has weights only: the run could not be resumed.",
             "Name another place: --into FOLDER.",
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glassformer.train.log import Record
-    from glassformer.train.loop import Run
+    from glassformer.train.run import Run
 
 VERBS = {
     "translator": "translate --model {run} TEXT",
@@ -52,7 +52,7 @@ def _is_valid(record: "Record", s: Any) -> bool:
 
 def warnings(run: "Run", log: "list[Record]", last: int) -> Iterator[str]:
     """Yield a note on a run that ended inside its warm-up, and on one that learned nothing."""
-    from glassformer.train.loop import warmup_updates
+    from glassformer.train.run import warmup_updates
 
     at = run.position
     warmup = warmup_updates(run, last)

@@ -25,7 +25,7 @@ from glassformer.progress import progress as show_progress
 
 if TYPE_CHECKING:
     from glassformer.evaluate.behaviour import BehaviourReport
-    from glassformer.evaluate.evaluation import Evaluation
+    from glassformer.evaluate.evaluation import Evaluation, How, Tokens
     from glassformer.evaluate.examples import Data, Examples, Selection
     from glassformer.evaluate.suite import Suite
 
@@ -77,17 +77,17 @@ def evaluate(
     truncate      cut texts that are too long for the model, instead of refusing them. None: cut
                   those of a classifier, whose training text was cut, too.
     tokenised_output, language
-                  for tokenised references: the output is tokens already, or the language whose
-                  rules tokenise it. None: the target language.
+                  with tokenised references: whether the output is tokenised already, or
+                  the language whose rules tokenise it. None: the target language.
     beams         compare beam sizes, too.
-    failures      analyse failures, too, and keep so many of the worst.
-    training_text file of the target side of the training text, which tells rare words.
-    name, command what the card calls the model and the call. The attention of failures is that of
-                  the model in the folder `name`.
+    failures      number of the worst failures to keep; above 0, failures are analysed.
+    training_text file of the target side of the training text, to find rare words.
+    name, command names of the model and the call on the card. The attention of failures is read
+                  from the model in the folder `name`.
 
     The result prints as tables, shows as tables in a notebook, and has `scores` and `to_json`.
     """
-    from glassformer.evaluate import evaluation as e
+    from glassformer.evaluate.evaluation import How, Tokens, evaluate_classifier
     from glassformer.evaluate.examples import Selection
 
     loaded = _loaded(model, int8, threads, device, name)
@@ -95,7 +95,7 @@ def evaluate(
     watch = partial(show_progress, shown=progress)
     quoted = command or f"glassformer.evaluate({called!r}, ...)"
     cuts = isinstance(loaded, Classifier) if truncate is None else truncate
-    how = e.How(called, quoted, batch_tokens, cuts, threads, watch)
+    how = How(called, quoted, batch_tokens, cuts, threads, watch)
     select = Selection(split, tuple(columns), limit, skip_bad)
     asked = {"beam_size": beam_size, "length_penalty": length_penalty}
     search: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
@@ -105,22 +105,40 @@ def evaluate(
             beams=beams or None, failures=failures or None, training_text=training_text,
         )  # fmt: skip
         examples = read_for(loaded, data, select, progress=progress)
-        return e.evaluate_classifier(loaded, examples, how, say if progress else silent)
+        return evaluate_classifier(loaded, examples, how, say if progress else silent)
     translator = loaded.towards(to or loaded.targets[0])
-    wanted = tokenised_output or language is not None or _can_tokenise(data, split, progress)
+    tokens = Tokens(tokenised_output, language)
+    wanted = tokens != Tokens() or _can_tokenise(data, split, progress)
     one = beams or bool(failures)  # these compare with one reference
     examples = read_for(
         translator, data, select, tokenised=wanted, several=not one, progress=progress
     )
     _check_references(examples, beams, failures)
-    tokens = e.Tokens(tokenised_output, language)
+    text = None if training_text is None else Path(training_text)
+    notice = say if progress else silent
+    return _evaluated(translator, examples, how, search, tokens, beams, failures, text, notice)
+
+
+def _evaluated(
+    translator: Translator,
+    examples: "Examples",
+    how: "How",
+    search: dict[str, Any],
+    tokens: "Tokens",
+    beams: bool,
+    failures: int,
+    training_text: Path | None,
+    notice: Callable[[str], None],
+) -> "Evaluation":
+    """Score a translator; compare beam sizes and analyse failures if asked to."""
+    from glassformer.evaluate import evaluation as e
+
     found = e.evaluate_translator(translator, examples, how, search, tokens)
     if beams:
         found = e.with_beams(found, translator, examples, how, search)
     if failures:
-        attentive, with_attention = _attentive(called, translator, say if progress else silent)
-        text = None if training_text is None else Path(training_text)
-        found = e.with_failures(found, attentive, examples, failures, text, with_attention)
+        attentive, has_attention = _attentive(how.name, translator, notice)
+        found = e.with_failures(found, attentive, examples, failures, training_text, has_attention)
     return found
 
 
@@ -205,7 +223,7 @@ def _translator(
 
 
 def _targets(translator: Translator, to: str | None) -> tuple[str, ...]:
-    """Return the target languages that are asked for: `to`, or all of the model."""
+    """Return the target languages to evaluate: `to`, or all of the model."""
     if to is None:
         return translator.targets
     translator.check_target(to)
@@ -308,7 +326,7 @@ def _fetching(shown: bool) -> Iterator[Fetching]:
 
 
 def _can_tokenise(data: "Data", split: str, progress: bool) -> bool:
-    """Return whether tokenised references can be scored; tell if a set has them in vain."""
+    """Return whether tokenised references can be scored; print a note if a package is missing."""
     from glassformer.evaluate.examples import has_tokenised
     from glassformer.evaluate.moses import is_available
 
@@ -322,7 +340,7 @@ def _can_tokenise(data: "Data", split: str, progress: bool) -> bool:
 def _attentive(
     called: str, translator: Translator, notice: Callable[[str], None]
 ) -> tuple[Translator, bool]:
-    """Return the translator on torch, whose attention can be read, and whether it is there."""
+    """Return a translator whose attention can be read, and True; else the same one, and False."""
     if all(map(has_torch_module, translator.decoders)):
         return translator, True
     if not is_installed("torch"):

@@ -22,7 +22,7 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported model, and how many greedy answers to check sentences are the same there."""
+    """An exported model, and how many check sentences it translates greedily to the same tokens."""
 
     folder: Path
     to: str

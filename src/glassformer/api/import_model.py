@@ -68,7 +68,7 @@ def import_model(
     if output is None and name in pretrained.names():
         raise InputError(
             f"{name!r} is the name of a bundled model.",
-            "The bundled one would be hidden.",
+            "The imported model would hide the bundled one.",
             "Give another name: --as NAME.",
         )
     saved = read_foreign(path)

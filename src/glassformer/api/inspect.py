@@ -38,13 +38,13 @@ def inspect(
         trace.attention["cross"][layer, head]         # target × source
 
     model      folder of a run or checkpoint, a bundled model, or load(..., engine="torch").
-    target     output that the model is made to give, instead of searching for one.
+    target     output that the model is forced to give, instead of searching for one.
     to         target language of a translator of two directions. None: its first.
     beam_size  of the search. None: 5. `search` are further options of `SearchOptions`.
     truncate   cut a text that is too long for the model, instead of refusing it.
     int8       round the weights to eight bits, as `quantize` does.
-    device     where a model that is named runs, as for `load`.
-    name       what the trace calls the model. None: its folder or kind.
+    device     of a model given by name, as for `load`.
+    name       of the model in the trace. None: its folder or kind.
 
     In a notebook the trace shows as an attention view in a frame of its own. No network is used,
     and nothing in the texts can become markup or script.
@@ -76,7 +76,7 @@ def inspect_heads(
 ) -> "HeadStatistics":
     """Return figures of every head over many texts; `glassformer inspect --corpus`.
 
-    They say how sharp a head is, how far and where it looks, and which other head is most alike.
+    The figures: how sharp a head is, how far and where it looks, which other head is most similar.
     With the references of a translator, also the change in BLEU when one head at a time is masked.
     """
     require_torch("glassformer.inspect")
@@ -93,7 +93,7 @@ def inspect_heads(
     if references is not None:
         if not isinstance(loaded, Translator):
             raise InputError(
-                "References were given for a model that is no translator.",
+                "References were given for a model that is not a translator.",
                 "They are the right translations of the texts.",
                 "Leave them out, or name the run of a translator.",
             )

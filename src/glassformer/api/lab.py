@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.api.train import own_torch_state
+from glassformer.api.torch_state import own_torch_state
 from glassformer.extras import require_torch
 from glassformer.progress import progress as show_progress
 
@@ -24,7 +24,7 @@ def lab(
     command: str = "glassformer.lab(...)",
     progress: bool = True,
 ) -> "Finding":
-    """Measure what a claim is about and judge it by its rule; `glassformer lab run`.
+    """Run an experiment and decide its claim by its rule; `glassformer lab run`.
 
         finding = gf.lab("scaling", quick=True)
         print(finding.outcome, finding.verdict.because)
@@ -77,7 +77,7 @@ def carry_out(
 
 
 def _shares(tick: Callable[[], None]) -> Callable[[float], None]:
-    """Return a function that takes the share done and ticks a bar of a hundred steps."""
+    """Return a function that takes the share done, and advances a bar of a hundred steps."""
     done = 0
 
     def told(share: float) -> None:

@@ -14,8 +14,8 @@ from glassformer.errors import InputError
 Example = str | Sequence[str | int]  # a text, or (source, target), or (text, label)
 Task = Literal["translate", "classify"]
 KINDS: dict[str, own.Kind] = {"translate": "translator", "classify": "classifier"}
-SEED = 1  # of the draw of what validates
-FEWEST = 20  # examples: fewer teach nothing that could be measured
+SEED = 1  # of the random choice of validation examples
+FEWEST = 20  # examples; with fewer there is no measurable learning
 
 Rows = list[list[str | int]]
 
@@ -49,7 +49,7 @@ def with_files(
 ) -> tuple[RunSettings, dict[Path, str]]:
     """Return settings that read the rows from JSON files in `folder`, and those files.
 
-    Numbered columns stay where they were, so that other files of that layout can be read, too.
+    Numbered columns keep their numbers, so that the run reads other files of that layout.
     """
     if not rows or not held_out:
         raise InputError(
@@ -82,7 +82,7 @@ def _row(example: Example, columns: int, kind: str) -> list[str | int]:
     if len(row) != columns or not all(isinstance(cell, str | int) for cell in row):
         wanted = {1: "a text", 2: "a pair of texts" if kind == "translator" else "(text, label)"}
         raise InputError(
-            f"{example!r} is no example for a {kind}.",
+            f"{example!r} is not an example for a {kind}.",
             f"Each is {wanted[columns]}.",
             "Give a list of such examples.",
         )
@@ -103,9 +103,9 @@ def own_run(
     folder: Path,
     notice: Callable[[str], None],
 ) -> tuple[RunSettings, dict[Path, str], str]:
-    """Choose the settings for a file or a list; return them, the files of the run, and one line.
+    """Choose the settings for a file or a list.
 
-    The line says what was chosen.
+    Return them, the files of the run, and one line that describes the choice.
     """
     paths = _paths(data)
     if paths:
@@ -123,7 +123,7 @@ def own_run(
     if len(rows) < FEWEST:
         raise InputError(
             f"There are {len(rows)} examples.",
-            f"A model learns nothing from fewer than {FEWEST}; thousands are usual.",
+            f"A run needs at least {FEWEST}; thousands are usual.",
             "Give more of them.",
         )
     sides = 2 if kind == "translator" else 1

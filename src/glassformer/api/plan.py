@@ -1,7 +1,7 @@
-"""Choose the settings of a run from the size of the data and the minutes there are.
+"""Choose the settings of a run from the size of the data and the training time.
 
 The anchors are measured runs (docs/multi30k.md, docs/imdb.md, docs/wmt14.md, docs/en-fr.md); sizes
-between them follow the nearest. Nothing here depends on the text itself but its counts.
+between them follow the nearest. Only counts of the text are used.
 """
 
 import os
@@ -114,7 +114,7 @@ def _classifier(counts: Counts) -> dict[str, Any]:
 
 
 def _subwords(counts: Counts) -> int:
-    """Return the size of the vocabulary; each subword is to be seen about 40 times on average."""
+    """Return the size of the vocabulary: each subword occurs about 40 times on average."""
     sizes = [size for size in (500, 1_000, 2_000, 4_000, 8_000) if 40 * size <= counts.words]
     size = max(sizes, default=500)
     if counts.words > 5_000_000 and counts.rows < 200_000:  # long texts, as those of recipe imdb
@@ -153,7 +153,7 @@ def _for_time(
 
 
 def dropout_for(epochs: float) -> float:
-    """Return the dropout rate for text that is read so often.
+    """Return the dropout rate for text that is read `epochs` times.
 
     On Multi30k 0.2 is better than 0.3 in nine minutes, and worse in a hundred epochs.
     """

@@ -1,66 +1,41 @@
 """Train in several processes of this machine, started by torch's elastic launcher.
 
-Each process runs this module. The first one writes what became of the run, or the error, as JSON.
+Each process runs this module. The first one writes the result of the run, or the error, as JSON.
 """
 
 import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer import errors
+from glassformer.api.run import Job, in_this_process
 from glassformer.config import RunSettings
 from glassformer.errors import GlassformerError, TrainingError
 
 GRACE = 600  # seconds a stopped process may take to validate and save before it is killed
 SIGNALS = ("SIGINT", "SIGTERM")
+JOB, OUTCOME = "job.json", "outcome.json"  # what the processes read, and the first one writes
 
 
-@dataclass(frozen=True)
-class Job:
-    """Orders for each process."""
-
-    settings: str  # TOML
-    folder: str
-    resume: bool
-    texts: dict[str, str]  # paths of files to write first, and where their content is
-    recipe: str
-    progress: bool
-    outcome: str  # file that the first process writes
-
-
-def launch(
-    settings: RunSettings,
-    folder: Path,
-    resume: bool,
-    texts: Mapping[Path, str],
-    recipe: str,
-    progress: bool,
-) -> dict[str, Any]:
-    """Start `train.processes` processes, wait for them, and return what became of the run."""
+def launch(job: Job) -> dict[str, Any]:
+    """Start `train.processes` processes, wait for them, and return the result of the run."""
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     with TemporaryDirectory(prefix="glassformer-") as place, _own_signals():
-        outcome, job = Path(place, "outcome.json"), Path(place, "job.json")
-        contents = {str(path): str(Path(place, str(i))) for i, path in enumerate(texts)}
-        for path, content in texts.items():
-            Path(contents[str(path)]).write_text(content, "utf-8", newline="\n")
-        what = Job(
-            settings.to_toml(), str(folder), resume, contents, recipe, progress, str(outcome)
-        )
-        job.write_text(json.dumps(asdict(what)), "utf-8")
+        outcome = Path(place, OUTCOME)
+        Path(place, JOB).write_text(to_json(job), "utf-8")
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
-            nproc_per_node=settings.train.processes,
+            nproc_per_node=job.settings.train.processes,
             run_id=f"glassformer-{os.getpid()}",
             rdzv_backend="c10d",
             rdzv_endpoint="localhost:0",  # any free port
@@ -71,7 +46,7 @@ def launch(
         )
         failure = ""
         try:
-            elastic_launch(config, sys.executable)("-m", "glassformer.api.processes", str(job))
+            elastic_launch(config, sys.executable)("-m", "glassformer.api.processes", place)
         except ChildFailedError as error:
             failure = f"Exit codes: {sorted({f.exitcode for f in error.failures.values()})}."
         except SignalException as error:
@@ -97,7 +72,7 @@ def _read(outcome: Path) -> dict[str, Any]:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """Give the caller's handlers back: the launcher leaves its own."""
+    """Restore the caller's signal handlers at the end: the launcher replaces them."""
     names = (*SIGNALS, "SIGHUP", "SIGQUIT")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
@@ -108,30 +83,38 @@ def _own_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def work(job: Job) -> None:
-    """Train in one of the processes."""
-    from glassformer.api.train import in_this_process
+def to_json(job: Job) -> str:
+    """Return a job as JSON, to be read by `from_json` in another process."""
+    texts = {str(path): content for path, content in job.texts.items()}
+    plain = {"settings": job.settings.to_toml(), "folder": str(job.folder), "texts": texts}
+    return json.dumps(vars(job) | plain)
 
-    leads, outcome = os.environ["RANK"] == "0", Path(job.outcome)
-    settings = RunSettings.from_toml(job.settings)
+
+def from_json(text: str) -> Job:
+    found: dict[str, Any] = json.loads(text)
+    found["settings"] = RunSettings.from_toml(found["settings"])
+    found["folder"] = Path(found["folder"])
+    found["texts"] = {Path(path): content for path, content in found["texts"].items()}
+    return Job(**found)
+
+
+def work(place: Path) -> None:
+    """Train in one of the processes; the first one writes the result of the run."""
     try:
-        texts = {Path(to): Path(at).read_text("utf-8") for to, at in job.texts.items()}
-        done = in_this_process(
-            settings, Path(job.folder), job.resume, texts, job.recipe, job.progress
-        )
+        done = in_this_process(from_json((place / JOB).read_text("utf-8")))
     except GlassformerError as error:
         told = {"what": error.what, "why": error.why, "remedy": error.remedy}
         found: dict[str, Any] = {"error": {"kind": type(error).__name__, **told}}
-    except SystemExit:  # the first process has an error, and tells it
+    except SystemExit:  # the first process reports the error
         return
     else:
         found = {
             "settings": done.settings.to_toml(), "steps": done.steps, "best": done.best,
             "reason": done.reason, "signal": done.signal,
         }  # fmt: skip
-    if leads:
-        outcome.write_text(json.dumps(found), "utf-8")
+    if os.environ["RANK"] == "0":
+        (place / OUTCOME).write_text(json.dumps(found), "utf-8")
 
 
 if __name__ == "__main__":
-    work(Job(**json.loads(Path(sys.argv[1]).read_text("utf-8"))))
+    work(Path(sys.argv[1]))

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.api.train import own_torch_state
+from glassformer.api.torch_state import own_torch_state
 from glassformer.config import PRESETS
 from glassformer.errors import SettingsError
 from glassformer.extras import require_torch
@@ -21,7 +21,7 @@ QUICK = 4  # tokens of an output with `quick`, which tests the measurement itsel
 
 @dataclass(frozen=True)
 class Profile:
-    """The measurements of a model, and what was measured."""
+    """The measurements of a model, and the model with its sentences."""
 
     report: "Report"  # `tables` has the figures; `save(path)` writes them as JSON
     subject: "Subject"

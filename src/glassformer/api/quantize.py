@@ -104,17 +104,17 @@ def _refuse_twice(run: Path, saved: Checkpoint) -> None:
     if is_quantised(saved.weights):
         raise CheckpointError(
             f"{run} is quantised already.",
-            "Its weights are in eight bits, and what they were before is not in it.",
+            "It holds the weights in eight bits only, not the original ones.",
             "Use it as it is, or name the run that it was made from.",
         )
 
 
 def _refuse_to_overwrite(place: Path) -> None:
-    """Let a quantised checkpoint be made again; refuse to replace anything else."""
+    """Allow a quantised checkpoint to be replaced; refuse to replace anything else."""
     known = (place / checkpoint.MANIFEST).is_file()
     if place.exists() and not (known and is_quantised(checkpoint.read(place).weights)):
         raise SettingsError(
-            f"{place} is there already, and is no quantised checkpoint.",
+            f"{place} exists, and is not a quantised checkpoint.",
             "It would be lost.",
             "Name another place: --output FOLDER.",
         )
@@ -123,8 +123,8 @@ def _refuse_to_overwrite(place: Path) -> None:
 def _judged(model: Pipeline, beam_size: int | None) -> Translator | Classifier:
     if isinstance(model, Generator | Embedder):
         raise SettingsError(
-            f"A {model.settings.model.kind} cannot be tried on examples.",
-            "There is no right answer that its output could be compared with.",
+            f"A {model.settings.model.kind} cannot be compared on examples.",
+            "There is no reference to compare its output with.",
             "Quantise it without data.",
         )
     if isinstance(model, Classifier) and beam_size is not None:

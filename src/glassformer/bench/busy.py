@@ -1,4 +1,4 @@
-"""`bench busy`: how training shares a machine with other work, by how its threads wait.
+"""`bench busy`: speed of training beside other jobs, for several ways in which threads wait.
 
 Threads that share each product of an update wait for each other at its end. One that spins
 keeps its core, even from the thread that it waits for. How long OpenMP lets a thread spin
@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from glassformer.bench.report import Report
+from glassformer.callable_module import make_callable
 from glassformer.errors import TrainingError
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick
@@ -31,7 +32,7 @@ KEPT, COST = 0.60, 0.03  # of the fair share at least; of the speed alone at mos
 
 @dataclass(frozen=True)
 class Way:
-    """How the threads of a run wait, and how many processes they are spread over."""
+    """The environment variables for waiting threads, and the number of processes of a run."""
 
     variables: Mapping[str, str] = field(default_factory=dict)
     processes: int = 1
@@ -163,3 +164,6 @@ def jobs(count: int) -> Iterator[None]:
             stack.callback(job.wait)
             stack.callback(job.kill)
         yield
+
+
+make_callable(__name__, "glassformer.api.bench", "busy")

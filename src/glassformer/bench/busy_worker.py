@@ -1,10 +1,10 @@
-"""A process that trains for some seconds whenever it is asked to, and tells its speed.
+"""A process that trains for some seconds on request, and prints its speed.
 
     python -m glassformer.bench.busy_worker THREADS BATCH_TOKENS
 
 Each line on standard input is a number of seconds; each answer is a line with the target tokens
-per second. Under torchrun's variables several processes share the updates, and the first one is
-asked.
+per second. Under torchrun's variables several processes share the updates, and the first one
+answers.
 """
 
 import sys
@@ -49,7 +49,7 @@ class Worker:
         return made.labels
 
     def speed(self, seconds: float) -> float:
-        """Train for so many seconds and return target tokens per second."""
+        """Train for `seconds` and return target tokens per second."""
         labels, begin = 0, perf_counter()
         while not self.world.any(self.world.leads and perf_counter() - begin >= seconds):
             labels += self.update()

@@ -35,6 +35,7 @@ from glassformer.bench.engines import (
 from glassformer.bench.race import PAUSE
 from glassformer.bench.report import Report
 from glassformer.bench.sentences import read_model
+from glassformer.callable_module import make_callable
 from glassformer.checkpoint import Checkpoint
 from glassformer.data import datasets
 from glassformer.data.batching import TokenBatches
@@ -252,3 +253,6 @@ def speed_table(
 def ratio_table(ratios: dict[str, float]) -> Table:
     rows: list[Row] = [[name, value] for name, value in ratios.items()]
     return Table("How many times as fast", ["ratio", "measured"], rows)
+
+
+make_callable(__name__, "glassformer.api.bench", "classify")

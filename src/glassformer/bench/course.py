@@ -6,6 +6,7 @@ from typing import Any
 
 from glassformer import picture
 from glassformer.bench.curves import SCORE, records_of
+from glassformer.callable_module import make_callable
 from glassformer.errors import DataError
 from glassformer.train.log import Record
 
@@ -58,3 +59,6 @@ def _line(axes: Any, records: list[Record], name: str, nth: int, place: Path | N
         color=f"C{nth % COLOURS}",
         label=f"{place}: {label}" if place else label,
     )
+
+
+make_callable(__name__, "glassformer.api.bench", "course")

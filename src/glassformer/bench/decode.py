@@ -40,6 +40,7 @@ from glassformer.bench.report import Report
 from glassformer.bench.roof import Machine, bandwidth, decoding_roof, peak, weights_of
 from glassformer.bench.sentences import read_model, sentence_pairs
 from glassformer.bench.varied_outputs import vary_outputs
+from glassformer.callable_module import make_callable
 from glassformer.checkpoint import Checkpoint, as_arrays
 from glassformer.checkpoint import weights_of as torch_weights
 from glassformer.config import PRESETS, RunSettings, preset
@@ -288,3 +289,6 @@ def machine_table(tasks: list[Task], machine: Machine) -> Table:
             limit = f"memory, {n_bytes / MIB:,.1f} MiB of {task.name} {kind}, GB/s"
             rows.append([limit, f"{bandwidth(n_bytes, machine) / 1e9:.0f}"])
     return Table(f"The machine, {machine.threads} threads", ["limit", "measured"], rows)
+
+
+make_callable(__name__, "glassformer.api.bench", "decode")

@@ -17,6 +17,7 @@ import numpy as np
 
 from glassformer.api.import_model import import_model
 from glassformer.bench.report import Report
+from glassformer.callable_module import make_callable
 from glassformer.decode.search import force_decode
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.card import Row, Table
@@ -244,8 +245,8 @@ def smollm2(plan: Plan) -> Row:
 CHECKS: tuple[Callable[[Plan], Row], ...] = (stories, minilm, opus, g2p, smollm2)
 
 
-def bench_interop(plan: Plan, command: str, tick: Tick = lambda: None) -> tuple[Report, int]:
-    """Compare every model; return the table and the number of models that do not hold."""
+def bench_interop(plan: Plan, command: str, tick: Tick = lambda: None) -> Report:
+    """Compare every model; failures are those whose figures differ by more than they may."""
     rows: list[Row] = []
     for check in CHECKS:
         try:
@@ -256,4 +257,7 @@ def bench_interop(plan: Plan, command: str, tick: Tick = lambda: None) -> tuple[
     failed = sum(row[-1] is False for row in rows)
     words: dict[object, str] = {True: "yes", False: "no", "absent": "absent"}
     shown: list[Row] = [[*row[:-1], words[row[-1]]] for row in rows]
-    return Report(command, [Table("Imported models", COLUMNS, shown)]), failed
+    return Report(command, [Table("Imported models", COLUMNS, shown)], failures=failed)
+
+
+make_callable(__name__, "glassformer.api.bench", "interop")

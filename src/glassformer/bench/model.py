@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from glassformer.bench.peers import MarianPeer, TorchPeer
 from glassformer.bench.report import Report
+from glassformer.callable_module import make_callable
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Run, Tick, best_seconds, exponent, peak_bytes
 from glassformer.model.attention import fused_attention, scaled_dot_product_attention
@@ -170,3 +171,6 @@ def attention_table(plan: Plan, tick: Tick) -> Table:
     columns = ["n", "readable ms", "fused ms", "readable MiB", "fused MiB"]
     shape = f"{plan.heads} heads of {plan.d_k}, batch 1, fp32"
     return Table(f"Attention against length: {shape}", columns, rows)
+
+
+make_callable(__name__, "glassformer.api.bench", "model")

@@ -289,7 +289,7 @@ def memory_table(subject: Subject, tick: Tick) -> Table:
 
 
 def _gpu_peak(model: nn.Module, run: Run) -> list[Row]:
-    """Return what CUDA's allocator held at most; MPS does not tell."""
+    """Return the peak of CUDA's allocator; MPS has no such figure."""
     device = next(model.parameters()).device
     if device.type != "cuda":
         return []

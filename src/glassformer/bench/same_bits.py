@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 from glassformer.bench.sentences import sentence_pairs
+from glassformer.callable_module import make_callable
 from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import Hypothesis, search
@@ -40,10 +41,36 @@ class Comparison:
         return f"{self.precision}, {search}"
 
 
+@dataclass(frozen=True)
+class SameBits:
+    """All comparisons of a model; `differing` are the numbers of the sentences that differ."""
+
+    model: str
+    sentences: str  # name of the file or the set
+    count: int  # sentences
+    batches: tuple[int, ...]
+    threads: tuple[int, ...]
+    comparisons: list[Comparison]
+
+    @property
+    def differing(self) -> set[int]:
+        return set[int]().union(*(one.differing for one in self.comparisons))
+
+    def __str__(self) -> str:
+        batches, threads = ", ".join(map(str, self.batches)), " and ".join(map(str, self.threads))
+        lines = [
+            f"{self.model}, {self.count:,} sentences of {self.sentences}",
+            f"batches of {batches}, shuffled, {threads} threads",
+        ]
+        for one in self.comparisons:
+            lines.append(f"  {one!s:<16} {len(one.differing):,} of {self.count:,} differ")
+        return "\n".join([*lines, f"{len(self.differing):,} of {self.count:,} differ"])
+
+
 def compare(
     model: str, plan: Plan, source: Path | None = None, tick: Tick = lambda: None
-) -> tuple[str, int, list[Comparison]]:
-    """Return what was decoded, the number of sentences, and the comparisons."""
+) -> SameBits:
+    """Decode each sentence alone, and in batches on several threads; compare every bit."""
     trained_on = load_translator(model).settings.data.name
     found = sentence_pairs(source, None, plan.limit, trained_on)
     comparisons: list[Comparison] = []
@@ -66,7 +93,8 @@ def compare(
                         i for i in order if bits(others[i]) != bits(expected[i])
                     )
                     tick()
-    return found.name, len(found.sources), comparisons
+    count = len(found.sources)
+    return SameBits(model, found.name, count, plan.batches, plan.threads, comparisons)
 
 
 def decode(
@@ -88,3 +116,6 @@ def decode(
 def bits(found: Hypothesis) -> tuple[list[int], str, str]:
     """Return the output with its scores to the last bit."""
     return found.ids, found.score.hex(), found.log_probability.hex()
+
+
+make_callable(__name__, "glassformer.api.bench", "same_bits")

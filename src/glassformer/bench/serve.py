@@ -1,6 +1,6 @@
 """`bench serve`: the server under load, beside a plain server on CTranslate2.
 
-Servers, and the clients that ask them, have processes of their own. Both servers translate single
+Servers and clients have processes of their own. Both servers translate single
 sentences with a beam of 5 and INT8 weights made from the same fp32 weights.
 """
 
@@ -20,6 +20,7 @@ from glassformer.bench import engines
 from glassformer.bench.contender_process import ContenderProcess
 from glassformer.bench.report import Report
 from glassformer.bench.sentences import read_model, sentence_pairs
+from glassformer.callable_module import make_callable
 from glassformer.data.direction import tokenizers_for
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick
@@ -56,8 +57,8 @@ class Load(NamedTuple):
 
 def bench_serve(
     plan: Plan, command: str, source: Path | None = None, tick: Tick = lambda: None
-) -> tuple[Report, int]:
-    """Ask both servers; return the report and the number of lost requests and wrong answers."""
+) -> Report:
+    """Measure both servers; failures are lost requests and wrong answers."""
     saved = read_model(plan.model, "translator")
     data = saved.settings.data
     sentences = sentence_pairs(source, None, plan.limit, data.name)
@@ -91,8 +92,9 @@ def bench_serve(
         "server translates each request by itself, on a worker for each thread.",
         "different: answers that are not those that the same server gave to one client alone.",
     ]
-    report = Report(command, [table], {f"sentences/s ÷ {PEER}": ratio}, notes, plan.threads)
-    return report, sum(load.lost + load.different for load in found.values())
+    failures = sum(load.lost + load.different for load in found.values())
+    ratios = {f"sentences/s ÷ {PEER}": ratio}
+    return Report(command, [table], ratios, notes, plan.threads, failures)
 
 
 def _speed(load: Load) -> float:
@@ -119,7 +121,7 @@ def _start_ours(model: str, threads: int, _: Path) -> Callable[[], int]:
 
 
 def _start_peer(model: str, threads: int, folder: Path) -> Callable[[], int]:
-    """Start what one would write around CTranslate2: a handler that translates its request."""
+    """Start a plain server on CTranslate2: a handler that translates its request."""
     from anyio.to_thread import run_sync
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -144,7 +146,7 @@ def _start_peer(model: str, threads: int, folder: Path) -> Callable[[], int]:
 
 
 def _listening(app: Any) -> Callable[[], int]:
-    """Serve on a thread; return the function that tells the port."""
+    """Serve on a thread; return a function that returns the port."""
     import uvicorn
 
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, access_log=False))
@@ -230,3 +232,6 @@ async def _answer(
     sizes = [int(value) for name, _, value in (line.partition(b":") for line in lines)
              if name.lower() == b"content-length"]  # fmt: skip
     return status + b"\n" + await reader.readexactly(sizes[0])
+
+
+make_callable(__name__, "glassformer.api.bench", "serve")

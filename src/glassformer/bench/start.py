@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from glassformer.bench.report import Report
+from glassformer.callable_module import make_callable
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick
 
@@ -95,3 +96,6 @@ def launch(arguments: Sequence[str], environment: Mapping[str, str] | None = Non
     if int(status):
         raise RuntimeError(f"{' '.join(command)} ended with {status}:\n{done.stderr}")
     return Started(float(seconds), int(peak))
+
+
+make_callable(__name__, "glassformer.api.bench", "start")

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.bench.curves import Curve, Point, read_curve
+from glassformer.callable_module import make_callable
 from glassformer.checkpoint import SETTINGS, find
 from glassformer.config import RunSettings
 from glassformer.errors import DataError
-from glassformer.evaluate.card import Sheet, Table, facts
+from glassformer.evaluate.card import Sheet, Table, as_text, facts, show
+from glassformer.evaluate.evaluation import WIDTH
+from glassformer.evaluate.html import sheet_html
 from glassformer.machine import machine
 from glassformer.picture import check, new_figure, save
 
@@ -67,7 +71,7 @@ def timed(place: Path) -> Timed:
     points = [point for point in curve.points if "bleu" in point.scores]
     if not points:
         raise DataError(
-            f"{place} was never scored by BLEU.",
+            f"{place} has no BLEU scores.",
             "Its log has no validation with a valid_bleu: either none has come yet, or the run "
             "has another train.metric.",
             "Train a translator with train.metric=bleu.",
@@ -93,19 +97,65 @@ def _crossing(before: Point, after: Point, target: float) -> Crossing:
     return Crossing(before.seconds + share * (after.seconds - before.seconds), labels)
 
 
-def sheet(runs: Sequence[Timed], target: float, command: str) -> Sheet:
-    """Tabulate when each run reached the target, and all its validations."""
-    columns = ["BLEU", "updates", "minutes", "target tokens"]
-    when = [row for run in runs for row in _when(run, target)]
-    course = [[run.name, *_cells(run, point)] for run in runs for point in run.curve.points]
-    tables = [
-        Table(f"Time to BLEU {target:g}", ["run", "", *columns], when, "llrrrr"),
-        Table("Curves", ["run", *columns], course),
-        facts("machine", this_machine()),
-    ]
-    estimates = [] if all(run.curve.counted for run in runs) else [ESTIMATED]
-    title = "Validation BLEU against time and target tokens"
-    return Sheet(title, tables, {"command": command}, NOTES + estimates)
+@dataclass(frozen=True)
+class TimeToBleu:
+    """When runs reached a BLEU, by time and by target tokens, with all their validations."""
+
+    runs: list[Timed]
+    target: float
+    command: str
+
+    def sheet(self) -> Sheet:
+        """Return the tables."""
+        columns = ["BLEU", "updates", "minutes", "target tokens"]
+        when = [row for run in self.runs for row in _when(run, self.target)]
+        course = [
+            [run.name, *_cells(run, point)] for run in self.runs for point in run.curve.points
+        ]
+        tables = [
+            Table(f"Time to BLEU {self.target:g}", ["run", "", *columns], when, "llrrrr"),
+            Table("Curves", ["run", *columns], course),
+            facts("machine", this_machine()),
+        ]
+        estimates = [] if all(run.curve.counted for run in self.runs) else [ESTIMATED]
+        title = "Validation BLEU against time and target tokens"
+        return Sheet(title, tables, {"command": self.command}, NOTES + estimates)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report with whole curves, ready for `json.dumps`."""
+        return {
+            "command": self.command,
+            "target": self.target,
+            "runs": [_run_content(run, self.target) for run in self.runs],
+            "notes": self.sheet().notes,
+            "machine": this_machine(),
+        }
+
+    def draw(self, path: str | Path) -> None:
+        """Draw all runs against minutes and, if all have them, against target tokens."""
+        path = Path(path)
+        check(path)
+        by_tokens = all(p.labels is not None for run in self.runs for p in run.curve.points)
+        figure = new_figure(10 if by_tokens else 5.5, 4)
+        panels = figure.subplots(1, 2 if by_tokens else 1, sharey=True, squeeze=False)[0]
+        for run in self.runs:
+            _draw_run(run, self.target, panels)
+        for axes, label in zip(panels, ("minutes", "million target tokens"), strict=False):
+            axes.axhline(self.target, color="#888888", lw=1, ls="--")
+            axes.set_xlabel(label)
+            axes.set_xlim(left=0)
+            axes.grid(alpha=0.25)
+        panels[0].set_ylabel("validation BLEU")
+        panels[0].legend(fontsize=8, loc="lower right")
+        title = f"BLEU {self.target:g}: circles mark the first validation that reached it"
+        figure.suptitle(title, fontsize=10)
+        save(figure, path)
+
+    def __str__(self) -> str:
+        return as_text(partial(show, self.sheet()), WIDTH)
+
+    def _repr_html_(self) -> str:
+        return sheet_html(self.sheet())
 
 
 def _when(run: Timed, target: float) -> list[list[str]]:
@@ -136,17 +186,6 @@ def this_machine() -> dict[str, str | int]:
     return {name: value for name, value in machine().items() if name != "threads"}
 
 
-def content(runs: Sequence[Timed], target: float, command: str) -> dict[str, Any]:
-    """Return the report for JSON, whole curves included."""
-    return {
-        "command": command,
-        "target": target,
-        "runs": [_run_content(run, target) for run in runs],
-        "notes": sheet(runs, target, command).notes,
-        "machine": this_machine(),
-    }
-
-
 def _run_content(run: Timed, target: float) -> dict[str, Any]:
     there = reached(run.curve.points, target)
     line = there.crossing if there else None
@@ -162,28 +201,14 @@ def _run_content(run: Timed, target: float) -> dict[str, Any]:
     }
 
 
-def picture(runs: Sequence[Timed], target: float, path: Path) -> None:
-    """Draw all runs against minutes and, if all have them, against target tokens."""
-    check(path)
-    by_tokens = all(p.labels is not None for run in runs for p in run.curve.points)
-    figure = new_figure(10 if by_tokens else 5.5, 4)
-    panels = figure.subplots(1, 2 if by_tokens else 1, sharey=True, squeeze=False)[0]
-    for run in runs:
-        points, there = run.curve.points, reached(run.curve.points, target)
-        ways = [[p.minutes for p in points], [(p.labels or 0) / 1e6 for p in points]]
-        for axes, way in zip(panels, ways[: len(panels)], strict=True):
-            (line,) = axes.plot(way, [bleu(p) for p in points], ".-", label=run.name)
-            if there:
-                x = way[points.index(there.first)]
-                axes.plot(x, bleu(there.first), "o", color=line.get_color(), ms=9, mfc="none")
-    for axes, label in zip(panels, ("minutes", "million target tokens"), strict=False):
-        axes.axhline(target, color="#888888", lw=1, ls="--")
-        axes.set_xlabel(label)
-        axes.set_xlim(left=0)
-        axes.grid(alpha=0.25)
-    panels[0].set_ylabel("validation BLEU")
-    panels[0].legend(fontsize=8, loc="lower right")
-    figure.suptitle(
-        f"BLEU {target:g}: circles mark the first validation that reached it", fontsize=10
-    )
-    save(figure, path)
+def _draw_run(run: Timed, target: float, panels: Sequence[Any]) -> None:
+    points, there = run.curve.points, reached(run.curve.points, target)
+    ways = [[p.minutes for p in points], [(p.labels or 0) / 1e6 for p in points]]
+    for axes, way in zip(panels, ways[: len(panels)], strict=True):
+        (line,) = axes.plot(way, [bleu(p) for p in points], ".-", label=run.name)
+        if there:
+            x = way[points.index(there.first)]
+            axes.plot(x, bleu(there.first), "o", color=line.get_color(), ms=9, mfc="none")
+
+
+make_callable(__name__, "glassformer.api.bench", "time_to_bleu")

@@ -17,6 +17,7 @@ from glassformer.bench.joeynmt import JoeyNMT
 from glassformer.bench.model import OURS, ROOF, Shape, product_shapes, products_alone
 from glassformer.bench.peers import MarianPeer, TorchPeer
 from glassformer.bench.report import Report
+from glassformer.callable_module import make_callable
 from glassformer.config import preset
 from glassformer.data.batch import IGNORE, Batch, Examples
 from glassformer.data.batching import TokenBatches
@@ -266,3 +267,6 @@ def _plain_update(
         optimizer.zero_grad()
 
     return update
+
+
+make_callable(__name__, "glassformer.api.bench", "train")

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from glassformer.api.run import StoppedError
 from glassformer.cli import options as o
 from glassformer.config import parse_run_changes
 from glassformer.errors import SettingsError
 from glassformer.extras import require_torch
 from glassformer.progress import columns
 
-WIDTH = 130  # columns of the terminal that the table needs
+WIDTH = 130  # columns of the tables
 
 
 def ablate(
@@ -75,7 +76,7 @@ def ablate(
             run=run,
             command=o.written_command(),
         )
-    except api.StoppedError as stopped:
+    except StoppedError as stopped:
         raise typer.Exit(stopped.exit_code) from None
     show(report.sheet(), Console(width=columns(WIDTH), highlight=False))
     o.save(place, json.dumps(report.to_json(), indent=2, ensure_ascii=False) + "\n")

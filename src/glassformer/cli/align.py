@@ -33,7 +33,10 @@ def align(
     ] = None,
     to: o.MainTo = None,
     tokenised: Annotated[
-        bool, typer.Option("--tokenised", help="Words are separated by spaces and by them alone.")
+        bool,
+        typer.Option(
+            "--tokenised", help="Words are separated by spaces alone; punctuation is not split off."
+        ),
     ] = False,
     head: Annotated[
         str | None,
@@ -78,22 +81,22 @@ def align(
 ) -> None:
     """Score the word alignments of MODEL's attention, or align your own text.
 
-    Without --source, the embedded grammar is aligned, whose true alignment is known: the error
-    rate of every head and average, the best chosen on one part and measured on another.
+    Without --source, the embedded grammar is aligned, whose true alignment is known. The table has
+    the error rate of every head and average; the best is chosen on one part, measured on another.
 
     With --source, each line gives the links between its words, such as `0-0 1-2`: source word,
     target word, counted from 0. Punctuation is split off: l' homme, king 's, do n't, est-ce, 3.5.
 
     A HEAD is layer.head; a layer alone is the average of its heads, `all` that of all heads. +1
-    reads it one step later; :share links words by their share of attention. By default, a model
-    of the grammar is read by its best head there. Others are read by the average whose links have
-    the most mutual information, or by all:share for fewer than 30 lines.
+    reads it one step later; :share links words by their share of attention. By default, the head
+    is the best one on the grammar for a model of the grammar. For others it is the average whose
+    links have the most mutual information, or all:share for fewer than 30 lines.
     """
     own = source is not None
     o.only_with("--source", own, target=target, output=output, words=words, beam=beam)
     o.only_with("--source", own, tokenised=tokenised or None, to=to)
     o.not_with("--target", target is not None, "Nothing is searched for.", beam=beam)
-    why = "The true alignment of your own text is not known."
+    why = "Your own text has no known true alignment."
     o.not_with("--source", own, why, sentences=sentences, json=json_file, markdown=markdown)
     o.only_with("--figure", figure is not None, limit=limit)
 
@@ -158,7 +161,7 @@ def texts_of(path: Path) -> list[str]:
     found = [line.text for chunk in lines(None, path) for line in chunk]
     if not found:
         raise DataError(
-            f"{path} holds no line.", "There is nothing to align.", "Name a file that holds text."
+            f"{path} has no lines.", "There is nothing to align.", "Name a file with text."
         )
     return found
 
@@ -170,5 +173,5 @@ def check_counts(
         raise DataError(
             f"{source} has {len(sources):,} lines, and {target} has {len(targets):,}.",
             "Each line is the translation of the line of the same number.",
-            "Give two files of as many lines.",
+            "Give two files with the same number of lines.",
         )

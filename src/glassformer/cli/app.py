@@ -52,7 +52,7 @@ Glassformer {__version__}: the Transformer from scratch, to read, to trust, to u
   glassformer --help                            every command
 """
 
-VARIABLE = "_GLASSFORMER_COMPLETE"  # that a shell sets to ask for completions
+VARIABLE = "_GLASSFORMER_COMPLETE"  # set by a shell to request completions
 
 # Each is a module of this package, with an `app` of its own or a function of that name.
 VERBS = {
@@ -77,8 +77,8 @@ VERBS = {
     "describe": "Print parts, shapes, parameters and FLOPs of a preset.",
     "settings": "Print every setting of a recipe and its default.",
     "lab": "Claims about the Transformer as experiments.",
-    "data": "Named data sets, and what a recipe makes of one.",
-    "bench": "Measure speed and memory side by side with peers.",
+    "data": "Named data sets, and the prepared data of a recipe.",
+    "bench": "Measure speed and memory beside other libraries.",
     "completion": "Print a script that completes commands in bash, zsh or fish.",
     "doctor": "Check this installation: versions, kernels, models.",
 }
@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def _completed() -> list[str]:
-    """Return the words that a shell asks to complete, if it does."""
+    """Return the words to complete, if a shell requests completions."""
     if VARIABLE not in os.environ:
         return []
     from typer.completion import completion_init  # type: ignore[attr-defined]
@@ -130,7 +130,7 @@ def _completed() -> list[str]:
 
 
 NO_MEMORY = (
-    "The command asked the system for more than there is.",
+    "The command needs more memory than the system has left.",
     "Use a smaller batch, beam or length, or stop other programs.",
 )
 
@@ -143,7 +143,7 @@ def _report(error: GlassformerError) -> int:
 
 
 def _report_usage(error: Any) -> int:
-    """Print an error of the parser in the form of all others and return its exit code."""
+    """Print an error of the parser like all other errors and return its exit code."""
     message, context = error.format_message(), error.ctx
     if context and message == context.get_help():  # a group without a command
         with suppress(OSError):
@@ -186,7 +186,7 @@ def add(app: typer.Typer, verb: str, whole: bool) -> None:
 
 
 def _listed() -> None:
-    """Stand in for a verb whose module is not imported."""
+    """Represent a verb whose module is not imported."""
 
 
 def start(

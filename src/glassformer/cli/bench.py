@@ -1,21 +1,19 @@
 """`glassformer bench`: speed, memory and time to a score, as a table and as JSON."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from glassformer import recipes as recipes_of_package
+from glassformer.api import bench as api
+from glassformer.api.run import StoppedError
+from glassformer.bench.report import WIDTH, Report
 from glassformer.cli import options as o
 from glassformer.cli.verb import Verb
-from glassformer.config import RunSettings
-from glassformer.extras import require_torch
-from glassformer.progress import columns, progress
-
-if TYPE_CHECKING:
-    from glassformer.bench.report import Report
+from glassformer.progress import columns
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -28,6 +26,11 @@ Quick = Annotated[
 Threads = Annotated[
     int, typer.Option(min=1, metavar="N", help="Threads of each program that is measured.")
 ]
+Translator = Annotated[
+    str, typer.Option(metavar="MODEL", help="A translator: a run or a bundled model.")
+]
+Rounds = Annotated[int, typer.Option(min=1, metavar="N", help="Rounds; the best one counts.")]
+Limit = Annotated[int, typer.Option(min=1, metavar="N", help="Sentences, at most.")]
 Sentences = Annotated[
     Path | None,
     typer.Option(
@@ -49,7 +52,7 @@ def _json_option(name: str) -> Any:
 
 @app.callback()
 def bench() -> None:
-    """Measure speed and memory beside peers, in turns. The worst ratio is printed last."""
+    """Measure speed and memory beside other libraries. The worst ratio is printed last."""
 
 
 @app.command(cls=Verb)
@@ -66,23 +69,9 @@ def model(
 
     It also times attention by length.
     """
-    require_torch("glassformer bench model")
-    import torch
-
-    from glassformer.bench.model import Plan, bench_model
-
-    how = effort(quick, rounds, usual=7)
-    torch.set_num_threads(threads)
-    plan = Plan.quick() if quick else Plan(rounds=rounds or 7)
-    with progress("measuring", plan.steps) as tick:
-        report = bench_model(plan, f"glassformer bench model {how} --threads {threads}", tick)
-    show(report, output or figures("bench_model", quick))
-
-
-def effort(quick: bool, rounds: int | None, usual: int) -> str:
-    """Return the options that say how much is measured, as they are typed."""
     o.not_with("--quick", quick, "It has rounds of its own.", rounds=rounds)
-    return "--quick" if quick else f"--rounds {rounds or usual}"
+    found = api.model(rounds=rounds, threads=threads, quick=quick)
+    show(found, output or figures("bench_model", quick))
 
 
 def figures(name: str, quick: bool) -> Path:
@@ -90,37 +79,27 @@ def figures(name: str, quick: bool) -> Path:
     return Path("results/quick" if quick else "results") / f"{name}.json"
 
 
-def show(report: "Report", output: Path) -> None:
-    report.save(output)
-    console = print_tables(report)
+def show(report: Report, output: Path) -> None:
+    """Print a report, save it, and exit with 1 if something failed."""
+    console = Console(width=columns(WIDTH), highlight=False)
+    report.show(console)
+    replace(report, command=o.written_command()).save(output)
     console.print(f"written to {output}")
     if report.worst_ratio is not None:
         console.print(f"worst ratio: {report.worst_ratio:.2f}")
-
-
-def print_tables(report: "Report") -> Console:
-    """Print the tables and notes of a report."""
-    from glassformer.evaluate.card import show_table
-
-    console = Console(width=columns(100), highlight=False)
-    for table in report.tables:
-        show_table(table, console)
-    for note in report.notes:
-        console.print(note)
-    return console
+    if report.failures:
+        raise typer.Exit(1)
 
 
 @app.command(cls=Verb)
 def train(
     recipe: Annotated[
-        str, typer.Option(metavar="RECIPE", help="Recipe whose data is trained on.")
+        str, typer.Option(metavar="RECIPE", help="Recipe whose data to train on.")
     ] = "multi30k",
-    rounds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Rounds; the best one counts.")
-    ] = 3,
-    model: Annotated[
+    rounds: Rounds = 3,
+    models: Annotated[
         list[str] | None,
-        typer.Option(metavar="PRESET", help="May be repeated.", show_default="tiny"),
+        typer.Option("--model", metavar="PRESET", help="May be repeated.", show_default="tiny"),
     ] = None,
     updates: Annotated[int, typer.Option(min=1, metavar="N", help="Updates per round.")] = 6,
     joeynmt: Annotated[
@@ -137,21 +116,11 @@ def train(
 
     Each model is measured in fp32 and, where the processor multiplies it, in bf16.
     """
-    require_torch("glassformer bench train")
-    import torch
-
-    from glassformer.bench.train import Plan, bench_train
-    from glassformer.cli.train import read_recipe
-    from glassformer.data.prepare import prepare
-    from glassformer.device import resolve
-
-    torch.set_num_threads(threads)
-    data = prepare(read_recipe(recipe, []))
-    models = tuple(model or ["tiny"])
-    plan = Plan(models, updates, rounds, device=resolve(device), joeynmt=joeynmt)
-    with progress("measuring", plan.steps) as tick:
-        report = bench_train(data, plan, o.written_command(), tick)
-    show(report, output)
+    found = api.train(
+        recipe, models=models, rounds=rounds, updates=updates, joeynmt=joeynmt, threads=threads,
+        device=device,
+    )  # fmt: skip
+    show(found, output)
 
 
 @app.command(cls=Verb)
@@ -199,18 +168,12 @@ def decode(
     Batches are of 1 and 32, greedy and beam. CTranslate2 runs with all threads on one batch and
     with a worker per thread. `roof` is what memory bandwidth and arithmetic of this machine allow.
     """
-    require_torch("glassformer bench decode")
-    from glassformer.bench.decode import Plan, bench_decode, task_of
-    from glassformer.bench.roof import Machine
-
     o.only_with("--source", source is not None, reference=reference)
-    plan = Plan(Machine(threads), rounds, beam, limit)
-    plan = plan.quick() if quick else plan
-    names = models or (["tiny", "en-fr"] if quick else ["vaswani2017-base", "en-fr"])
-    tasks = [task_of(name, plan, source, reference) for name in names]
-    with progress("measuring", sum(task.steps(plan) for task in tasks)) as tick:
-        report = bench_decode(tasks, plan, o.written_command(), tick)
-    show(report, output or figures("bench_decode", quick))
+    found = api.decode(
+        models, source=source, reference=reference, limit=limit, beam_size=beam, rounds=rounds,
+        threads=threads, quick=quick,
+    )  # fmt: skip
+    show(found, output or figures("bench_decode", quick))
 
 
 @app.command(cls=Verb)
@@ -227,9 +190,7 @@ def classify(
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Texts, at most.")] = 256,
-    rounds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Rounds; the best one counts.")
-    ] = 5,
+    rounds: Rounds = 5,
     threads: Threads = 2,
     output: Annotated[Path | None, _json_option("bench_classify")] = None,
     quick: Quick = False,
@@ -238,13 +199,10 @@ def classify(
 
     All run the same weights. CTranslate2 has no classifiers: it runs the encoder, numpy the rest.
     """
-    require_torch("glassformer bench classify")
-    from glassformer.bench.classify import Plan, bench_classify
-
-    plan = Plan(threads, 1, 4, pause=0.0) if quick else Plan(threads, rounds, limit)
-    with progress("measuring", plan.steps) as tick:
-        report = bench_classify(model, plan, o.written_command(), file, tick)
-    show(report, output or figures("bench_classify", quick))
+    found = api.classify(
+        model, file=file, limit=limit, rounds=rounds, threads=threads, quick=quick,
+    )  # fmt: skip
+    show(found, output or figures("bench_classify", quick))
 
 
 @app.command(cls=Verb)
@@ -258,16 +216,11 @@ def start(
 ) -> None:
     """Measure time and memory of starting the command line.
 
-    It runs one `translate` and `--help`, and a first run.
-
-    The first run has an empty cache folder and compiles everything that it needs.
+    It runs `translate` and `--help`, and `translate` with an empty cache folder, which compiles
+    everything that it needs.
     """
-    from glassformer.bench.start import Plan, bench_start
-
-    plan = Plan(1 if quick else times, model)
-    with progress("measuring", plan.steps) as tick:
-        report = bench_start(plan, o.written_command(), tick)
-    show(report, output or figures("bench_start", quick))
+    found = api.start(times=times, model=model, quick=quick)
+    show(found, output or figures("bench_start", quick))
 
 
 @app.command(cls=Verb)
@@ -276,9 +229,7 @@ def busy(
         float, typer.Option(min=0.5, metavar="S", help="Seconds of each measurement.")
     ] = 6.0,
     threads: Threads = 2,
-    jobs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Busy jobs that are started beside.")
-    ] = 2,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Busy jobs to start.")] = 2,
     output: Annotated[Path | None, _json_option("bench_busy")] = None,
     quick: Quick = False,
 ) -> None:
@@ -286,22 +237,15 @@ def busy(
 
     It starts the jobs itself and takes about two minutes; nothing else should be running.
     """
-    require_torch("glassformer bench busy")
-    from glassformer.bench.busy import Plan, bench_busy
-
-    plan = Plan(0.5 if quick else seconds, threads, jobs, 256 if quick else 2_048)
-    with progress("measuring", plan.steps) as tick:
-        report = bench_busy(plan, o.written_command(), tick)
-    show(report, output or figures("bench_busy", quick))
+    found = api.busy(seconds=seconds, threads=threads, jobs=jobs, quick=quick)
+    show(found, output or figures("bench_busy", quick))
 
 
 @app.command("same-bits", cls=Verb)
 def same_bits(
-    model: Annotated[
-        str, typer.Option(metavar="MODEL", help="A translator: a run or a bundled model.")
-    ] = "en-fr",
+    model: Translator = "en-fr",
     source: Sentences = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences, at most.")] = 1_014,
+    limit: Limit = 1_014,
     beam: Annotated[
         int, typer.Option(min=2, metavar="N", help="Beam size, besides greedy search.")
     ] = 5,
@@ -309,22 +253,13 @@ def same_bits(
 ) -> None:
     """Check that output is the same to the bit in any batch.
 
-    Output and score of each sentence alone on one thread are compared with those in batches of 1,
-    7, 32 and 64 in shuffled order on one and two threads, in fp32 and INT8, greedily and with a
-    beam. The exit code is 1 if any differs.
+    Each sentence is decoded alone on one thread, then in shuffled batches of 1, 7, 32 and 64 on one
+    and two threads; in fp32 and INT8, greedily and with a beam. The exit code is 1 if an output or
+    a score differs.
     """
-    from glassformer.bench.same_bits import Plan, compare
-
-    plan = Plan(4, beam, (1, 3)) if quick else Plan(limit, beam)
-    with progress("comparing", plan.steps) as tick:
-        name, count, comparisons = compare(model, plan, source, tick)
-    print(f"{model}, {count:,} sentences of {name}")
-    print(f"batches of {', '.join(map(str, plan.batches))}, shuffled, 1 and 2 threads")
-    for one in comparisons:
-        print(f"  {one!s:<16} {len(one.differing):,} of {count:,} differ")
-    differing = set[int]().union(*(one.differing for one in comparisons))
-    print(f"{len(differing):,} of {count:,} differ")
-    if differing:
+    found = api.same_bits(model, source=source, limit=limit, beam_size=beam, quick=quick)
+    print(found)
+    if found.differing:
         raise typer.Exit(1)
 
 
@@ -334,7 +269,7 @@ def faults(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A campaign; repeat for several: kills, checkpoints, imports, inputs, servers, "
+            help="A campaign; may be repeated: kills, checkpoints, imports, inputs, servers, "
             "threads, memory, clock, requests.",
             show_default="all",
         ),
@@ -347,34 +282,24 @@ def faults(
 ) -> None:
     """Make faults on purpose and count what survives them.
 
-    Runs are killed, checkpoints and inputs damaged, servers lie, threads share a model, memory is
-    watched, clocks jump, requests to the server are damaged. The exit code is 1 if anything is
-    lost, raises a traceback or hangs.
+    Runs are killed, checkpoints, inputs and requests damaged, downloads give wrong answers, threads
+    share a model, memory is measured, clocks jump. The exit code is 1 if something is lost, raises
+    a traceback or hangs.
     """
-    require_torch("glassformer bench faults")
-    from glassformer.bench.faults.campaign import chosen
-    from glassformer.bench.faults.table import CAMPAIGNS, bench_faults, steps
-
-    campaigns = chosen(CAMPAIGNS, campaign or [])
-    with progress("making faults", steps(campaigns, quick)) as tick:
-        report, failures = bench_faults(campaigns, quick, seed, o.written_command(), tick)
-    show(report, output or figures("bench_faults", quick))
-    if failures:
-        raise typer.Exit(1)
+    found = api.faults(campaign or (), seed=seed, quick=quick)
+    show(found, output or figures("bench_faults", quick))
 
 
 @app.command(cls=Verb)
 def serve(
-    model: Annotated[
-        str, typer.Option(metavar="MODEL", help="A translator: a run or a bundled model.")
-    ] = "en-fr",
+    model: Translator = "en-fr",
     source: Sentences = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Sentences, at most.")] = 512,
+    limit: Limit = 512,
     clients: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Clients that ask at the same time.")
+        int, typer.Option(min=1, metavar="N", help="Clients that send requests at the same time.")
     ] = 200,
     seconds: Annotated[
-        float, typer.Option(min=0.1, metavar="S", help="Seconds that each server is asked for.")
+        float, typer.Option(min=0.1, metavar="S", help="Seconds of requests to each server.")
     ] = 60.0,
     threads: Threads = 2,
     output: Annotated[Path | None, _json_option("bench_serve")] = None,
@@ -382,21 +307,15 @@ def serve(
 ) -> None:
     """Measure the server under load, beside CTranslate2.
 
-    Clients in a second process ask over loopback, each for its next sentence as soon as it has its
-    answer. Every answer is compared with the one that the same server gives to one client alone.
+    Clients in a second process send requests over loopback, each its next sentence when it has its
+    answer. Every answer is compared with that of the same server to one client alone.
     The exit code is 1 if a request is lost or an answer differs.
     """
-    require_torch("glassformer bench serve")
-    from glassformer.bench.serve import Plan, bench_serve
-
-    plan = (
-        Plan(model, 4, 8, 0.3, threads) if quick else Plan(model, limit, clients, seconds, threads)
-    )
-    with progress("measuring", plan.steps) as tick:
-        report, failures = bench_serve(plan, o.written_command(), source, tick)
-    show(report, output or figures("bench_serve", quick))
-    if failures:
-        raise typer.Exit(1)
+    found = api.serve(
+        model, source=source, limit=limit, clients=clients, seconds=seconds, threads=threads,
+        quick=quick,
+    )  # fmt: skip
+    show(found, output or figures("bench_serve", quick))
 
 
 @app.command("time-to-bleu", cls=Verb)
@@ -421,25 +340,20 @@ def time_to_bleu(
 ) -> None:
     """Report minutes and tokens until runs reached a BLEU."""
     from glassformer import picture
-    from glassformer.bench import time_to_bleu as bench
-    from glassformer.cli.train import read_recipe
     from glassformer.evaluate.card import show as show_sheet
-    from glassformer.evaluate.evaluation import WIDTH
+    from glassformer.evaluate.evaluation import WIDTH as SHEET_WIDTH
 
     if figure is not None:
         picture.check(figure)
-    recipes = {path: read_recipe(path, []) for path in runs if _is_recipe(path)}
-    found = {path: bench.timed(path) for path in runs if path not in recipes}
-    for path, settings in recipes.items():  # when all else is known to be there
-        found[path] = bench.timed(_trained(settings, path.stem, target))
-    timed = [found[path] for path in dict.fromkeys(runs)]
-    command = o.written_command()
-    show_sheet(bench.sheet(timed, target, command), Console(width=columns(WIDTH), highlight=False))
+    try:
+        found = replace(api.time_to_bleu(runs, target), command=o.written_command())
+    except StoppedError as stopped:
+        raise typer.Exit(stopped.exit_code) from None
+    show_sheet(found.sheet(), Console(width=columns(SHEET_WIDTH), highlight=False))
     if output is not None:
-        content = json.dumps(bench.content(timed, target, command), indent=2, ensure_ascii=False)
-        o.save(output, content + "\n")
+        o.save(output, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n")
     if figure is not None:
-        bench.picture(timed, target, figure)
+        found.draw(figure)
 
 
 @app.command(cls=Verb)
@@ -452,26 +366,7 @@ def course(
     ),
 ) -> None:
     """Draw loss, scores, rate and speed of runs over time."""
-    from glassformer.bench.course import draw
-
-    draw(runs, output)
-    print(f"written to {output}")
-
-
-def _is_recipe(path: Path) -> bool:
-    return path.suffix == ".toml" or str(path) in recipes_of_package.names()
-
-
-def _trained(settings: RunSettings, name: str, target: float) -> Path:
-    """Train a recipe until the BLEU is reached or the recipe ends; return the folder of the run."""
-    from glassformer.bench.trials import claim
-    from glassformer.cli.train import carry_out
-
-    folder = Path("runs/time-to-bleu") / name
-    settings = settings.replace(train={"metric": "bleu"})
-    resume = claim(folder, settings)
-    carry_out(settings.replace(train={"target": target}), folder, resume)
-    return folder
+    print(f"written to {api.course(runs, output)}")
 
 
 @app.command(cls=Verb)
@@ -489,13 +384,5 @@ def interop(
     quick: Quick = False,
 ) -> None:
     """Compare imported models with their libraries."""
-    require_torch("glassformer bench interop")
-    from glassformer.bench.interop import Plan, bench_interop
-
-    plan = Plan(work, weights, 10, 5) if quick else Plan(work, weights)
-    with progress("comparing", plan.steps) as tick:
-        command = f"glassformer bench interop{' --quick' if quick else ''}"
-        report, failed = bench_interop(plan, command, tick)
-    show(report, output or figures("bench_interop", quick))
-    if failed:
-        raise typer.Exit(1)
+    found = api.interop(work, weights=weights, quick=quick)
+    show(found, output or figures("bench_interop", quick))

@@ -36,12 +36,12 @@ def chat(
     int8: o.Int8 = False,
     threads: o.Threads = None,
 ) -> None:
-    """Answer messages one after the other; each answer is printed while it is made.
+    """Answer messages one after the other; each answer is printed as it is decoded.
 
     The model reads the whole chat so far each time. An empty line or the end of the input ends it.
     """
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    o.not_with("--greedy", greedy, "What is most likely is not drawn.", **drawn)
+    o.not_with("--greedy", greedy, "Greedy search does not sample.", **drawn)
     search: dict[str, Any] = {k: value for k, value in drawn.items() if value is not None}
     if greedy:
         search["sample"] = False

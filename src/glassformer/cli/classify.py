@@ -77,7 +77,7 @@ def classify(
 
 
 OWN = "--model runs/imdb. To train that one: glassformer train imdb."
-TOO_LONG = "Make it shorter; or have it cut, as long texts were in training: no --no-truncate."
+TOO_LONG = "Make it shorter; or leave --no-truncate out: long texts were cut in training, too."
 
 
 def _told(found: "Classification", probabilities: bool) -> str:

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from glassformer.api.train import counts, losses, prepared
+from glassformer.api.prepared import counts, losses, prepared
 from glassformer.cli import options as o
 from glassformer.cli.train import read_recipe
 from glassformer.cli.verb import Verb
@@ -36,7 +36,9 @@ def list_sets() -> None:
     table.add_row(
         "grammar", "English and French with word alignments, embedded", "train, valid, test", ""
     )
-    table.add_row(", ".join(tasks.TASKS), "synthetic tasks, made up as needed", "train, valid", "")
+    table.add_row(
+        ", ".join(tasks.TASKS), "synthetic tasks, generated when needed", "train, valid", ""
+    )
     Console(width=columns(110)).print(table)
 
 
@@ -64,7 +66,7 @@ def show(
         typer.Option(
             min=1,
             metavar="N",
-            help="Target tokens of the planned run, for the passes over each source.",
+            help="Target tokens of the planned run, to count the passes over each source.",
             show_default="those of train.max_steps; an epoch with train.max_minutes",
         ),
     ] = None,
@@ -101,7 +103,7 @@ def show(
 
 
 def _show_sources(mixture: "Mixture", tokens: int) -> None:
-    """Print the size of each source, and how often a run of so many tokens reads it."""
+    """Print the size of each source, and how often a run of `tokens` target tokens reads it."""
     from glassformer.data.mixture import passes
 
     total = sum(source.weight for source in mixture.sources)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import options as o
-from glassformer.cli.train import carry_out, on_device, read_recipe
+from glassformer.cli.train import run_to_end
 from glassformer.errors import MissingPackageError
 from glassformer.extras import require_torch
 from glassformer.progress import say
@@ -36,17 +36,17 @@ def demo(
     resume = bool(RunFolder(run).steps())
     if resume:
         say(f"using the model in {run}; remove that folder to train a new one")
-    carry_out(on_device(read_recipe(recipe(), changes or []), device), run, resume=resume)
+    run_to_end(recipe(), changes or [], run=run, resume=resume, device=device)
     show(load_translator(run, engine="torch", device=device or "auto"), run)
 
 
 def recipe() -> Path:
-    """The demo's settings, which come with the package so that it works anywhere."""
+    """Return the recipe of the demo, which is in the package."""
     return Path(__file__).with_name("demo.toml")
 
 
 def show(translator: "Translator", run: Path) -> None:
-    """Held-out translations and their score, alignments and theirs, and what to try next."""
+    """Print held-out translations, alignments, the score of both, and next commands."""
     from glassformer.data import grammar
     from glassformer.evaluate.bleu import bleu
     from glassformer.inspect.alignment import align, error_rates
@@ -57,10 +57,10 @@ def show(translator: "Translator", run: Path) -> None:
     outputs = translator.translate([pair.source for pair in pairs], beam_size=1, split=False)
     print("Combinations of words that were never trained on:\n")
     for pair, answer in list(zip(pairs, outputs, strict=True))[:SHOWN]:
-        print(f"  english    {pair.source}\n  says       {answer}\n  reference  {pair.target}\n")
+        print(f"  english    {pair.source}\n  output     {answer}\n  reference  {pair.target}\n")
     score = bleu(outputs, [pair.target for pair in pairs])
     exact = sum(a == pair.target for a, pair in zip(outputs, pairs, strict=True)) / len(pairs)
-    print(f"BLEU {score:.1f} on {len(pairs):,} such sentences, {exact:.1%} of them to the letter")
+    print(f"BLEU {score:.1f} on {len(pairs):,} such sentences, {exact:.1%} exact matches")
 
     head = next(iter(error_rates(translator, list(grammar.pairs("valid", 100)))))
     rate = error_rates(translator, pairs[:200])[head]
@@ -72,9 +72,9 @@ def show(translator: "Translator", run: Path) -> None:
     picture = run / "alignment.png"
     try:
         save(links_figure(attention, links, *words, title, gold), picture)
-        print(f"its attention beside the true alignment: {picture}\n")
+        print(f"attention beside the true alignment: {picture}\n")
     except MissingPackageError as error:  # the only thing here that needs it
-        print(f"no picture of its attention: {error.what} {error.remedy}\n")
+        print(f"no attention picture: {error.what} {error.remedy}\n")
     print(NEXT.format(run=run))
 
 

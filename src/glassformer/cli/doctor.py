@@ -10,8 +10,8 @@ WIDTH = 78  # columns of the tables
 def doctor(device: o.Device = "cpu") -> None:
     """Check versions, processor, compiled code, bundled models and extras.
 
-    It also translates for two seconds, to tell the speed. With --device, the torch model there is
-    compared with that on the CPU. The exit code is 1 if a check fails.
+    It also translates for two seconds, to measure the speed. With --device, the torch model on that
+    device is compared with the CPU. The exit code is 1 if a check fails.
     """
     from rich.console import Console
     from rich.table import Table
@@ -38,6 +38,6 @@ def doctor(device: o.Device = "cpu") -> None:
         console.print()
         if not section.is_fine:
             wrong.append(section.title)
-    console.print("all is well" if not wrong else f"something is wrong: {', '.join(wrong)}")
+    console.print("all is well" if not wrong else f"failed: {', '.join(wrong)}")
     if wrong:
         raise typer.Exit(1)

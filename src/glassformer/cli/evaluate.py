@@ -49,7 +49,7 @@ def evaluate(
         bool,
         typer.Option(
             "--tokenised-output",
-            help="The model's output is tokenised: compare it as it is with tokenised references.",
+            help="The model's output is tokenised already: do not tokenise it again.",
         ),
     ] = False,
     data: o.Table = None,
@@ -120,7 +120,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Target side of the training text, with --failures: tells which words are rare.",
+            help="Target side of the training text, with --failures: to find rare words.",
         ),
     ] = None,
     json_file: o.Json = None,
@@ -193,10 +193,10 @@ def evaluate(
     tell(found, json_file, markdown, output, plot)
 
 
-OWN_CASES = "The suite has its own cases and rules."
+OWN_CASES = "The behaviour suite has its own cases and rules."
 SEVERAL_SETS = "It scores named sets, one after the other, and shows the scores only."
 ONE_REFERENCE = "It compares each translation with one reference."
-AS_IT_IS = "Tokenised output is compared as it is, by the rules of no language."
+AS_IT_IS = "Tokenised output is compared without tokenising it again."
 
 
 def refuse_for_a_classifier(options: dict[str, object]) -> None:
@@ -240,7 +240,7 @@ def tell(
 
 @dataclass(frozen=True)
 class Files:
-    """Where a suite is written to."""
+    """The output files of a suite."""
 
     json: Path | None
     markdown: Path | None

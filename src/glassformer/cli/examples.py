@@ -1,4 +1,4 @@
-"""The data to evaluate on, as the options of a command line name it."""
+"""The data to evaluate on, from the options of a command line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ class Choice:
     tokenised: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more or less than one way to name the data, and options of another way."""
+        """Refuse to name no data or two kinds of data, and options of another kind."""
         pair = [self.source, self.reference]
         several = self.references is not None
         why = "It holds all references."
@@ -35,7 +35,7 @@ class Choice:
         ways = [any(pair) or several, self.table is not None, self.name is not None]
         if sum(ways) != 1 or (not several and any(pair) != all(pair)):
             raise SettingsError(
-                "It is not clear what to evaluate on.",
+                "Evaluation needs exactly one source of data.",
                 "Give --source with --reference, --references, one file by --data, or a --set.",
                 "For example: --source valid.en --reference valid.fr, or --set multi30k.",
             )
@@ -53,7 +53,7 @@ class Choice:
         return Selection(self.split or VALID, columns, self.limit, self.skip_bad)
 
     def data(self) -> "Data":
-        """Return what `glassformer.evaluate` calls the data."""
+        """Return the data as `glassformer.evaluate` takes it."""
         from glassformer.evaluate.examples import from_references
 
         if self.references is not None:

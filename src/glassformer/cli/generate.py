@@ -15,7 +15,7 @@ from glassformer.cli.text import (
     warn_of_cost,
 )
 
-TOGETHER = 16  # prompts: a language model says more to each than a translator to a line
+TOGETHER = 16  # prompts per batch: their outputs are longer than translations
 
 
 def generate(
@@ -63,7 +63,7 @@ def generate(
     """
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     check_input(texts, file)
-    o.not_with("--beam", beam is not None, "What is searched for is not drawn.", **drawn)
+    o.not_with("--beam", beam is not None, "A beam search does not sample.", **drawn)
     o.not_with("--stream", stream, STREAM, n_best=n_best, beam=None if beam == 1 else beam)
     o.not_with("--stream", stream, STREAM, length_penalty=length_penalty)
     several = beam is not None or n_best is not None
@@ -110,4 +110,4 @@ def generate(
         answer_lines(given, answer, too_long)
 
 
-STREAM = "One answer is shown while it is made, before it is known how it ends."
+STREAM = "Tokens are printed as they are decoded, before the rest of the answer is known."

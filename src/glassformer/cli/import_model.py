@@ -34,7 +34,7 @@ def import_model(
 ) -> None:
     """Import a model of another library: BERT, BART, Marian, GPT-2, Llama.
 
-    Nothing is unpickled. What does not fit is named: the key, the tensor or the architecture.
+    Nothing is unpickled. An error names the key, the tensor or the architecture that does not fit.
     """
     from glassformer.api.import_model import import_model as imported
 

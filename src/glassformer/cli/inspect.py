@@ -89,12 +89,13 @@ def inspect(
     """Show attention, search and saliency of MODEL on TEXT, as one HTML page.
 
     With --corpus, print figures of every head over many lines: how sharp it is, how far it looks,
-    which place it looks at, which other head is most alike, and how much its links tell. With
+    which position it attends to, which other head is most similar, and the mutual information of
+    its links. With
     --reference also the change in BLEU when one head at a time is masked, which translates the
     corpus once for each head.
     """
     check(text, corpus)
-    alone = "It is about one text."
+    alone = "These options are for one text."
     many = corpus is not None
     o.not_with("--corpus", many, alone, output=output, svg=svg, png=png, target=target)
     o.only_with("--corpus", many, reference=reference, limit=limit, skip_bad=skip_bad or None)
@@ -136,7 +137,7 @@ def check(text: str | None, corpus: Path | None) -> None:
 
 
 def check_kind(name: str, model: "Pipeline", reference: Path | None, **options: object) -> None:
-    """Refuse options that a model of this kind has no use for."""
+    """Refuse options that do not apply to a model of this kind."""
     from glassformer.pipeline import Classifier, Translator
 
     if isinstance(model, Translator):
@@ -149,7 +150,7 @@ def check_kind(name: str, model: "Pipeline", reference: Path | None, **options: 
         )
     o.not_with(name, True, "Only a translator has a target language.", to=options.pop("to"))
     if isinstance(model, Classifier):
-        o.not_with(name, True, "A classifier searches for no output.", **options)
+        o.not_with(name, True, "A classifier does not search.", **options)
 
 
 def read(corpus: Path, reference: Path | None, limit: int | None, skip_bad: bool) -> "Examples":

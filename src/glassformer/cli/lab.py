@@ -29,7 +29,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def lab() -> None:
-    """Run experiments. Each states a claim and a rule, measures, and judges by that rule."""
+    """Run experiments. Each states a claim and a rule, measures, and applies the rule."""
 
 
 @app.command("list", cls=Verb)
@@ -135,8 +135,8 @@ def report(output: Folder = RESULTS) -> None:
     if not paths:
         raise DataError(
             f"There are no results in {output}.",
-            "The report is made of what `glassformer lab run` has written there.",
-            "Begin with `glassformer lab run scaling`, or name their folder by --output.",
+            "The report shows the results that `glassformer lab run` writes.",
+            "Run `glassformer lab run scaling` first, or name their folder with --output.",
         )
     pictures = [path.with_suffix(".svg") for path in paths]
     texts = [path.read_text("utf-8") if path.exists() else None for path in pictures]

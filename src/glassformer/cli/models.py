@@ -22,7 +22,8 @@ def models(
 ) -> None:
     """List the models that come with Glassformer, or print the card of one.
 
-    Wherever a command takes a run, it takes such a name as well. A folder of that name comes first.
+    A command that takes a run also takes the name of a bundled model. A folder of that name has
+    precedence.
     """
     if name is None:
         _list()
@@ -31,7 +32,7 @@ def models(
 
 
 def default(name: str, own: str) -> Path:
-    """Return the folder of a bundled model; `own` is the remedy if it is missing."""
+    """Return the folder of a bundled model; `own` is the remedy of the error if it is missing."""
     if name not in pretrained.names():
         raise CheckpointError(
             f"No model is named, and {name} does not come with this copy of Glassformer.",
@@ -59,7 +60,7 @@ def _list() -> None:
 
 
 def _show(card: str) -> None:
-    """Print a card: laid out on a terminal, as Markdown elsewhere."""
+    """Print a card: formatted on a terminal, as Markdown elsewhere."""
     if not sys.stdout.isatty():
         print(card, end="")
         return

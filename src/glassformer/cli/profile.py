@@ -1,14 +1,15 @@
 """`glassformer profile`: time and memory of each part of decoding."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from glassformer.bench.report import WIDTH
 from glassformer.cli import options as o
-from glassformer.cli.bench import print_tables
 from glassformer.extras import require_torch
+from glassformer.progress import columns
 
 
 def profile(
@@ -51,10 +52,6 @@ def profile(
     require_torch("glassformer profile")
     from glassformer.api import profile as api
 
-    command: list[object] = ["glassformer", "profile", model, "--beam", beam, "--threads", threads]
-    command += [] if device == "cpu" else ["--device", device]
-    command += ["--sentences", sentences, *["--quick"] * quick]
-    command += ["--source", source] if source else []
     found = api.profile(
         model,
         source,
@@ -63,9 +60,9 @@ def profile(
         device=device,
         sentences=sentences,
         quick=quick,
-        command=shlex.join(map(str, command)),
+        command=o.written_command(),
     )
-    print_tables(found.report)
+    found.report.show(Console(width=columns(WIDTH), highlight=False))
     if json is not None:
         found.report.save(json)
         print(f"written to {json}")

@@ -37,6 +37,6 @@ def recipes(
 
 NEXT = """\
 glassformer train RECIPE              train one
-glassformer recipes RECIPE > my.toml  take it as a start
+glassformer recipes RECIPE > my.toml  start your own from it
 glassformer train --translate FILE    your own pairs
 glassformer train --classify FILE     your texts and labels"""

@@ -1,4 +1,4 @@
-"""Standard output that is closed, full, or a pipe without a reader: one error, no traceback."""
+"""Errors of standard output (closed, full disk, pipe without a reader), without a traceback."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ class OutputError(GlassformerError):
 
 
 class _StandardOutput(FileIO):
-    """The file of standard output. Libraries would handle an OSError, each in its own way."""
+    """The file of standard output, with errors that libraries do not catch as an OSError."""
 
     def write(self, data: Any) -> int:
         try:
@@ -65,7 +65,7 @@ def end_as_unix_tools_do() -> None:
 
 
 def drop_output() -> None:
-    """Send what is still buffered nowhere: the interpreter writes it when it ends."""
+    """Discard buffered output, which the interpreter would write at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

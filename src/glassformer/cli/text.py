@@ -1,8 +1,8 @@
-"""Lines in, lines out: what translate, classify and generate have in common.
+"""Lines in, lines out: shared by translate, classify and generate.
 
-Lines are answered as they arrive, in their order, and what is answered is written at once: it
-pipes. A line ends at a newline and at nothing else. An error names the line that it is about, and
-comes when the lines before it have been answered.
+Lines are answered in order as they arrive, and each answer is written immediately, for pipes. A
+line ends at a newline only. An error names its line, and is raised after the lines before it have
+been answered.
 """
 
 import sys
@@ -19,9 +19,9 @@ from glassformer.errors import DataError, GlassformerError, InputError, Settings
 if TYPE_CHECKING:
     from glassformer.pipeline import Translation
 
-TURN = 256  # lines that are answered together, at most
-ARRIVAL = 1 << 16  # bytes that are read at a time: the more lines come, the larger the batches
-EXPENSIVE = 5_000  # tokens of all hypotheses of an answer: some 10 s of a small translator
+TURN = 256  # lines per batch, at most
+ARRIVAL = 1 << 16  # bytes per read; more waiting lines make larger batches
+EXPENSIVE = 5_000  # tokens of all hypotheses of an answer: about 10 s with a small translator
 NO_BREAKS = str.maketrans("\r\n", "  ")
 
 Answer = Callable[[list[str]], list[list[str]]]  # the output lines of each line
@@ -30,33 +30,33 @@ Answer = Callable[[list[str]], list[list[str]]]  # the output lines of each line
 @dataclass(frozen=True)
 class Line:
     text: str
-    place: str  # what an error calls it; empty where there is only one
+    place: str  # its name in errors; empty for a single line
 
 
-Raw = tuple[bytes, str]  # a line before it is known to be text, and its place
+Raw = tuple[bytes, str]  # an undecoded line and its place
 
 
 def check_input(texts: list[str] | None, file: Path | None) -> None:
     if texts and file:
         raise SettingsError(
             f"Texts are given, and --file {file} as well.",
-            "It is not clear which of them is meant.",
+            "A command reads one of them.",
             "Leave one of them out.",
         )
 
 
 def warn_of_cost(min_length: int, width: int) -> None:
-    """Print what a search costs at least, before it is paid, where that is much."""
+    """Print the least cost of an expensive search before it starts."""
     if min_length * width >= EXPENSIVE:
         print(
             f"note: each answer takes at least {min_length:,} steps of {width:,} hypotheses, which "
-            "may take minutes a line; --min-length and --beam or --n-best decide it.",
+            "may take minutes a line; lower --min-length, --beam or --n-best.",
             file=sys.stderr,
         )
 
 
 def lines(texts: list[str] | None, file: Path | None, together: int = TURN) -> Iterator[list[Line]]:
-    """The arguments, or the lines of a file or of standard input, those together that are there."""
+    """Yield the arguments, or lines of a file or of standard input in chunks as they arrive."""
     if texts:
         arrivals: Iterable[list[Raw]] = [_of_arguments(texts)]
     else:
@@ -82,7 +82,7 @@ def _decoded(raw_lines: list[Raw]) -> Iterator[list[Line]]:
 
 
 def _of_arguments(texts: list[str]) -> list[Raw]:
-    """Bytes again, as they came: Python has let through what is not UTF-8."""
+    """Return the original bytes of the arguments, which may be invalid UTF-8."""
     return [
         (raw, f"text {number}" if len(texts) > 1 else "")
         for number, text in enumerate(texts, 1)
@@ -110,7 +110,7 @@ def _of_standard_input() -> Iterator[list[Raw]]:
 
 
 def _of_stream(stream: BufferedReader | GzipFile, name: str) -> Iterator[list[Raw]]:
-    """Whole lines, as many as have come: a slow writer gets its answer line by line."""
+    """Yield the complete lines that have arrived: a slow writer gets its answers line by line."""
     number = 0
     for whole in arriving_lines(stream, name, ARRIVAL):
         yield [(raw, f"line {number + i} of {name}") for i, raw in enumerate(whole, 1)]
@@ -118,14 +118,14 @@ def _of_stream(stream: BufferedReader | GzipFile, name: str) -> Iterator[list[Ra
 
 
 def answer_lines(chunks: Iterable[list[Line]], answer: Answer, too_long: str) -> None:
-    """Print what `answer` says to the lines; `too_long` is the remedy for one that is."""
+    """Print the output of `answer` for the lines; `too_long` is the remedy for a line too long."""
     for chunk in chunks:
         for answers in _answers(chunk, answer, too_long):
             _write("".join(f"{one.translate(NO_BREAKS)}\n" for lines in answers for one in lines))
 
 
 def _answers(chunk: list[Line], answer: Answer, too_long: str) -> Iterator[list[list[str]]]:
-    """If a line is refused, halves are tried, until those before it have their answer."""
+    """Answer a chunk; if a line is refused, answer those before it, by halves, then raise."""
     if not chunk:
         return
     try:
@@ -142,14 +142,14 @@ def _answers(chunk: list[Line], answer: Answer, too_long: str) -> Iterator[list[
 
 
 def ranked(index: int, answers: "list[Translation]") -> list[str]:
-    """Several answers to one line, as n-best lists have been written since Moses."""
+    """Format several answers to one line as an n-best list of Moses."""
     return [f"{index} ||| {answer.text} ||| {answer.score:.4f}" for answer in answers]
 
 
 def stream_lines(
     chunks: Iterable[list[Line]], pieces: Callable[[str], Iterator[str]], too_long: str
 ) -> None:
-    """Print the pieces of the answer to each line, one by one as they are made."""
+    """Print the pieces of the answer to each line as they are decoded."""
     for line in (line for chunk in chunks for line in chunk):
         try:
             for piece in pieces(line.text):
@@ -172,7 +172,7 @@ def _begun(text: str) -> str:
 
 
 def _write(text: str) -> None:
-    """To standard output, in UTF-8 wherever it is."""
+    """Write to standard output, always in UTF-8."""
     if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
         sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text)

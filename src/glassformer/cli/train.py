@@ -1,15 +1,15 @@
-"""`glassformer train`: train what a recipe describes, or a file of one's own without one."""
+"""`glassformer train`: train a recipe, or a user's file without a recipe."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glassformer.api import train as api
-from glassformer.api.lists import Task
+from glassformer.api.recipe import settings_of, with_options
+from glassformer.api.run import verify_resume as prove
 from glassformer.cli import options as o
 from glassformer.config import RunSettings, parse_run_changes
-from glassformer.device import check_name
 from glassformer.errors import SettingsError
 
 
@@ -77,6 +77,7 @@ def train(
     ] = False,
 ) -> None:  # fmt: skip
     """Train a RECIPE, or your own file without one. Ctrl-C saves and stops; --resume continues."""
+    typed = changes or []
     if translate or classify:
         if translate and classify:
             raise SettingsError(
@@ -84,15 +85,12 @@ def train(
             )
         o.not_with("--verify-resume", verify_resume, ONE_RECIPE, translate=translate)
         o.not_with("--verify-resume", verify_resume, ONE_RECIPE, classify=classify)
-        task: Task = "translate" if translate else "classify"
         paths = tuple(translate or filter(None, [classify]))
-        data = paths if len(paths) > 1 else paths[0]
-        _end(
-            api.train_own(
-                data, task, columns=o.columns_of(columns), minutes=minutes, run=run,
-                changes=api.with_device(parse_run_changes(_all_changes(recipe, changes)), device),
-                resume=resume, skip_bad=skip_bad,
-            )
+        run_to_end(
+            None, [*filter(None, [recipe]), *typed],  # the first change is parsed as the recipe
+            data=paths if len(paths) > 1 else paths[0],
+            task="translate" if translate else "classify", columns=o.columns_of(columns),
+            minutes=minutes, run=run, resume=resume, skip_bad=skip_bad, device=device,
         )  # fmt: skip
         return
     o.only_with("--translate or --classify", False, minutes=minutes, columns=columns or None)
@@ -102,41 +100,25 @@ def train(
             "A recipe has the settings of a run; without one they are chosen for a file of yours.",
             "glassformer recipes; or glassformer train --translate pairs.tsv.",
         )
-    settings = on_device(read_recipe(recipe, changes or [], skip_bad), device)
     if verify_resume:
-        api.verify_resume(settings)
+        prove(read_recipe(recipe, typed, skip_bad, device))
     else:
-        carry_out(settings, run or api.folder_of(recipe, settings), resume)
+        run_to_end(recipe, typed, run=run, resume=resume, skip_bad=skip_bad, device=device)
 
 
 ONE_TASK = "A run trains one model."
-ONE_RECIPE = "It proves what a recipe does; the one that is chosen is written to the run's folder."
+ONE_RECIPE = "It tests a recipe; a run without one writes its recipe to the run's folder."
 
 
-def _all_changes(recipe: str | None, changes: list[str] | None) -> list[str]:
-    """Return the changes of a command without a recipe, whose first one stands in its place."""
-    return [*([] if recipe is None else [recipe]), *(changes or [])]
-
-
-def read_recipe(recipe: str | Path, changes: list[str], skip_bad: bool = False) -> RunSettings:
+def read_recipe(
+    recipe: str | Path, changes: list[str], skip_bad: bool = False, device: str | None = None
+) -> RunSettings:
     """Return the settings of a recipe with the changes of a command line."""
-    settings = api.settings_of(recipe, parse_run_changes(changes))
-    return settings.replace(data={"skip_bad": True}) if skip_bad else settings
+    return settings_of(recipe, with_options(parse_run_changes(changes), device, skip_bad))
 
 
-def on_device(settings: RunSettings, device: str | None) -> RunSettings:
-    """Return the settings with the device of a command line, if it names one."""
-    if device is None:
-        return settings
-    check_name(device)
-    return settings.replace(train={"device": device})
-
-
-def carry_out(settings: RunSettings, folder: Path, resume: bool = False) -> None:
+def run_to_end(recipe: str | Path | None, changes: list[str], **options: Any) -> None:
     """Train; after Ctrl-C or SIGTERM exit as a shell expects, with 128 and the signal."""
-    _end(api.carry_out(settings, folder, resume))
-
-
-def _end(done: api.TrainedRun) -> None:
+    done = api.train(recipe, changes=parse_run_changes(changes), **options)
     if done.signal is not None:
         raise typer.Exit(done.exit_code)

@@ -111,8 +111,8 @@ def translate(
     drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     check_input(texts, file)
     o.only_with("--sample", sample, **drawn)
-    o.not_with("--sample", sample, "What is drawn is not searched for.", beam=beam)
-    if sample:  # one answer is the likeliest of one, however long
+    o.not_with("--sample", sample, "Sampling does not search.", beam=beam)
+    if sample:  # a single sample is not ranked
         ranked = scores or n_best is not None
         o.only_with("--n-best or --scores", ranked, length_penalty=length_penalty)
     o.not_with("--split", split is True, SPLIT, n_best=n_best, prefix=prefix)
@@ -149,7 +149,9 @@ def translate(
     if split is None:
         split = n_best is None and prefix is None
     job = Job(translator, options, split, typeset, truncate, budget, prefix, scores, bool(n_best))
-    whole = split or n_best is not None or prefix is not None  # nothing is left to cut, or may be
+    whole = (
+        split or n_best is not None or prefix is not None
+    )  # each line is one sentence, or must stay whole
     too_long = f"{'Make it shorter' if whole else 'Cut it into sentences: --split'}; or --truncate."
     if stream:
         stream_lines(lines(texts, file), lambda text: job.stream(text, search), too_long)
@@ -158,24 +160,24 @@ def translate(
 
 
 def check_prefix(prefix: str | None) -> None:
-    """Refuse a prefix that a line cannot begin with."""
+    """Refuse a prefix with a line break."""
     if prefix is not None and prefix.translate(NO_BREAKS) != prefix:
         raise SettingsError(
             f"--prefix {prefix!r} has a line break.",
-            "A translation is one line of output, and must begin with the prefix as it is.",
-            "Put a space in its place.",
+            "A translation is one line of output, which begins with the prefix.",
+            "Replace it by a space.",
         )
 
 
-SPLIT = "Each sentence would have answers of its own, or begin in this way."
+SPLIT = "It would apply to each sentence of a line."
 OWN = "--model runs/demo. To train that one takes three minutes: glassformer demo."
-ALONE = "One answer is made at a time: there is nothing to rank it with, and no batch."
-STREAM = "One answer is shown while it is made, before its end or its score are known."
+ALONE = "One answer is decoded at a time: nothing is ranked, and there is no batch."
+STREAM = "Tokens are printed as they are decoded, before the end and the score are known."
 
 
 @dataclass
 class Job:
-    """The translation of lines. It counts them: an index and what is drawn depend on the count."""
+    """The translation of lines, and their count: indices and samples depend on it."""
 
     translator: "Translator"
     options: "SearchOptions"

@@ -1,4 +1,4 @@
-"""How the help of a verb is laid out."""
+"""The layout of the help of a verb."""
 
 import re
 from typing import Any

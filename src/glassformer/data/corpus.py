@@ -142,7 +142,7 @@ class Corpus:
                 "\n        ".join(report.examples) or "A text without a row is none.",
                 "Correct the text, or leave out its bad rows: --skip-bad (skip_bad=True)."
                 if report.rows
-                else "Name a file that holds text.",
+                else "Name a file with text.",
             )
 
     def _checked(self, row: Row) -> Row | Bad:

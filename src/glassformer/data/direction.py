@@ -152,6 +152,9 @@ def _evidence(text: str) -> dict[str, int]:
     return {"en": sum(word in _ENGLISH for word in bare), "fr": french}
 
 
+GUESSED = {"en", "fr"}  # languages that `guess_target` can tell apart
+
+
 def guess_target(data: DataSettings, text: str) -> str:
     """Guess the language to translate `text` into, from the language that it is in."""
     return from_language(data, guess_language(text))

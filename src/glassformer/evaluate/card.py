@@ -1,8 +1,9 @@
 """Tables of scores and measurements, printed to a terminal or written as Markdown."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -86,6 +87,13 @@ def show(sheet: Sheet, console: Console) -> None:
         console.print(Text(f"{name}: {text}"), soft_wrap=True)
     for note in sheet.notes:
         console.print(Text(note))
+
+
+def as_text(show: Callable[[Console], None], width: int) -> str:
+    """Return what `show` prints, in tables of at most `width` columns."""
+    console = Console(file=(text := StringIO()), width=width, highlight=False)
+    show(console)
+    return text.getvalue().rstrip()
 
 
 def show_table(table: Table, console: Console) -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from glassformer.data.direction import from_language
 from glassformer.errors import InputError
 from glassformer.evaluate import translation
 from glassformer.evaluate.beams import WIDTHS, BeamComparison, compare_beams
-from glassformer.evaluate.card import Circumstances, Sheet, markdown, show
+from glassformer.evaluate.card import Circumstances, Sheet, as_text, markdown, show
 from glassformer.evaluate.classification import (
     ClassificationCard,
     Predictions,
@@ -99,9 +98,7 @@ class Evaluation:
             show(sheet, console)
 
     def __str__(self) -> str:
-        console = Console(file=(text := StringIO()), width=WIDTH, highlight=False)
-        self.show(console)
-        return text.getvalue().rstrip()
+        return as_text(self.show, WIDTH)
 
     def _repr_html_(self) -> str:
         return "\n".join(map(sheet_html, self.sheets))

@@ -52,7 +52,7 @@ def attention_use(translator: Translator, source: str, output: str) -> Attention
 
     inputs = translator.inputs(source, output)
     n_source, n_target = (side.size(1) - 1 for side in inputs)  # subwords without </s> or <s>
-    max_target = translator.target_room
+    max_target = translator.max_target_length
     too_long = n_source > translator.max_length or (
         max_target is not None and n_target > max_target
     )

@@ -1,7 +1,6 @@
 """Alignment error rates of attention heads on the embedded grammar, beside baselines."""
 
 from dataclasses import asdict, dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from glassformer.data.grammar import AlignedPair
-from glassformer.evaluate.card import Circumstances, Sheet, Table, markdown, show
+from glassformer.evaluate.card import Circumstances, Sheet, Table, as_text, markdown, show
 from glassformer.evaluate.evaluation import WIDTH
 from glassformer.evaluate.html import sheet_html
 from glassformer.inspect.alignment import Head
@@ -108,9 +107,7 @@ class AlignmentScores:
         return draw(self.translator, head, self.test_pairs, Path(folder), limit, gold)
 
     def __str__(self) -> str:
-        console = Console(file=(text := StringIO()), width=WIDTH, highlight=False)
-        self.show(console)
-        return text.getvalue().rstrip()
+        return as_text(self.show, WIDTH)
 
     def _repr_html_(self) -> str:
         return sheet_html(self.sheet())

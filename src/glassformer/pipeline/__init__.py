@@ -3,7 +3,7 @@
     load("en-fr").translate("Where is the train station?")
 
 `load` returns a `Translator`, `Classifier`, `Generator` or `Embedder`, as the checkpoint is. It
-runs on the compiled engine and does not import torch, unless `engine="torch"` asks for it.
+runs on the compiled engine and does not import torch, unless it is loaded with `engine="torch"`.
 """
 
 from glassformer.pipeline.batches import BATCH_TOKENS

@@ -1,4 +1,4 @@
-"""Texts to batches of ids and back: what the translator, classifier and generator share."""
+"""Texts to batches of ids and back: shared by translator, classifier and generator."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from glassformer.decode.options import Hypothesis, SearchOptions
 from glassformer.errors import DataError, InputError
 
 BATCH_TOKENS = 4_096  # tokens of a batch with padding, times the hypotheses of a beam
-MAX_BATCH_TOKENS = 2**20  # a base model takes about 20 GB to encode so many
+MAX_BATCH_TOKENS = 2**20  # a base model needs about 20 GB to encode as many
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # a space, to sentencepiece
 INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # decoded from some of the bytes of a character
 Ids = list[int]
-Texts = list[str] | tuple[str, ...]  # not Sequence[str]: a string is one, too
+Texts = list[str] | tuple[str, ...]  # not Sequence[str], which a string is, too
 T = TypeVar("T")
 
 
@@ -26,7 +26,7 @@ class Translation:
     """One answer of a translator or generator."""
 
     text: str
-    score: float  # the log-probability over the length penalty: what answers are ranked by
+    score: float  # the log-probability over the length penalty, which ranks answers
     log_probability: float
     ids: Ids
     complete: bool = True  # False: cut off at the greatest length before the end mark
@@ -69,7 +69,7 @@ def _check_unicode(text: str, what: str) -> None:
 
 
 def check_counts(texts: Sequence[str], others: Sequence[object], what: str) -> None:
-    """Refuse prefixes, targets or languages that are not as many as the texts."""
+    """Refuse lists of prefixes, targets or languages that differ in length from the texts."""
     if len(texts) != len(others):
         raise InputError(
             f"{len(texts)} texts were given with {len(others)} {what}.",
@@ -79,7 +79,7 @@ def check_counts(texts: Sequence[str], others: Sequence[object], what: str) -> N
 
 
 def encode_prefixes(tokenizer: Tokenizer, texts: Sequence[str], what: str) -> list[Ids]:
-    """Return the ids of prefixes or prompts; refuse what an answer cannot begin with."""
+    """Return the ids of prefixes or prompts; refuse a text that cannot be encoded."""
     check_list(texts, what)
     for text in texts:
         _check_end(text, what)
@@ -102,8 +102,8 @@ def _check_end(prefix: str, what: str) -> None:
     if stem.strip() and stem != prefix:
         raise InputError(
             f"The {what} {_tail(prefix)} ends with {prefix[len(stem) :]!r}.",
-            "A space belongs to the subword behind it, and that one may continue the last word.",
-            f"Leave out the white space at the end of the {what}: a new word brings its own.",
+            "A space is part of the next subword, which may then not begin a new word.",
+            f"Leave out the white space at the end of the {what}: a new word adds its own.",
         )
 
 

@@ -17,7 +17,7 @@ def messages_of(chat: str | Sequence[Message]) -> list[Message]:
             isinstance(value, str) for value in message.values()
         ):
             raise InputError(
-                f"{str(message)[:60]} is no message of a chat.",
+                f"{str(message)[:60]} is not a message of a chat.",
                 "A message has a role, such as user, and a content.",
                 'Give a text, or messages such as {"role": "user", "content": "Hello"}.',
             )
@@ -27,7 +27,7 @@ def messages_of(chat: str | Sequence[Message]) -> list[Message]:
 def prompt_of(template: str, messages: Sequence[Message], bos: str, eos: str) -> str:
     """Render messages by the model's own template, up to where its answer begins.
 
-    The template comes with the weights of a stranger, so it runs in Jinja's sandbox.
+    The template comes with downloaded weights, so it runs in Jinja's sandbox.
     """
     if not template:
         raise CheckpointError(
@@ -50,7 +50,7 @@ def prompt_of(template: str, messages: Sequence[Message], bos: str, eos: str) ->
             raise
         raise CheckpointError(
             f"The chat template of the model cannot be used: {str(error)[:200]}",
-            "It came with the weights.",
+            "It was imported with the weights.",
             "Write the prompt yourself, and continue it: generate.",
         ) from None
 

@@ -48,7 +48,7 @@ class Classifier:
 
     Where the training text has codes for labels, `labels` are the words for them. `spellings` maps
     codes and words to labels, so that examples may have either. `votes` is an ensemble member that
-    looks at n-grams; None: the encoder answers alone.
+    scores n-grams; None: the encoder alone.
     """
 
     def __init__(

@@ -1,16 +1,16 @@
-"""Texts to sentences and back: the layout of a text is kept, its sentences are translated."""
+"""Texts to sentences and back: the sentences are translated, the layout is kept."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from glassformer.data.sentences import split_text
+from glassformer.data.sentences import is_wrapped, split_text, wrap_like
 from glassformer.pipeline.protect import Protected, has_words, protect
 
 T = TypeVar("T")
 
 
 class Layout:
-    """The sentences of several texts in one list, and the way back.
+    """The sentences of several texts in one list, and the texts around them.
 
     Without `split` each text is one sentence, and its translation replaces all of it. With `split`
     what is not a sentence stays as it is: white space, list markers, numbers, addresses, and
@@ -53,7 +53,7 @@ class Layout:
         return [i for i, (one, text) in enumerate(pairs) if one.items and not one.kept(text)]
 
     def unmask(self, number: int) -> Protected:
-        """Return a sentence as it was protected; its translation will have its items in place."""
+        """Put the items of a sentence back in place of their masks; return it as it was before."""
         before = self.protected[number]
         self.protected[number] = before.without_masks()
         return before
@@ -78,3 +78,17 @@ class Layout:
 
 def _leaves(stays: Callable[[str], bool]) -> Callable[[str], bool]:
     return lambda sentence: stays(sentence) or not has_words(sentence)
+
+
+def wrap_spaces(source: str, text: str) -> str:
+    """Return `text` with the white space that `source` begins and ends with."""
+    begin, end = len(source) - len(source.lstrip()), len(source.rstrip())
+    return source[:begin] + text + source[end:]
+
+
+def rewrap(sentence: str, pieces: Iterable[str]) -> Iterator[str]:
+    """Yield `pieces`, or all of them as one if the lines of `sentence` are wrapped."""
+    if not is_wrapped(sentence):
+        yield from pieces
+    elif text := "".join(pieces):
+        yield wrap_like(sentence, text)

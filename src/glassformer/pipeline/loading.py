@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from glassformer import pretrained
 from glassformer.checkpoint.format import Checkpoint, read
@@ -39,6 +39,14 @@ PIPELINES: dict[str, Any] = {
 }
 
 
+class LoadKeywords(TypedDict, total=False):
+    """Options of `load`, which explains them."""
+
+    engine: Engine
+    threads: int | None
+    device: str
+
+
 def load(
     model: Name | Sequence[Name],
     int8: bool | None = None,
@@ -66,7 +74,7 @@ def load(
     if not saved.tokenizers:
         raise CheckpointError(
             f"{model} holds a {kind} for {saved.settings.data.name!r}.",
-            "It reads symbols of a made-up task, not text, and has no subwords.",
+            "It was trained on symbols of a synthetic task, and has no subwords.",
             "Name the run of a translator, a classifier or a language model of text.",
         )
     if kind not in PIPELINES:
@@ -118,43 +126,27 @@ def _mismatches(saved: Checkpoint) -> Iterator[str]:
 
 
 def load_translator(
-    model: Name | Sequence[Name],
-    int8: bool | None = None,
-    engine: Engine = "auto",
-    threads: int | None = None,
-    device: str = "cpu",
+    model: Name | Sequence[Name], int8: bool | None = None, **how: Unpack[LoadKeywords]
 ) -> Translator:
-    """`load`, and refuse what is not a translator."""
-    return _of_kind(load(model, int8, engine, threads, device), Translator, model, "translator")
+    """Load a translator, as `load` does; refuse other models."""
+    return _of_kind(load(model, int8, **how), Translator, model, "translator")
 
 
 def load_classifier(
-    model: Name,
-    int8: bool | None = None,
-    engine: Engine = "auto",
-    threads: int | None = None,
-    device: str = "cpu",
+    model: Name, int8: bool | None = None, **how: Unpack[LoadKeywords]
 ) -> Classifier:
-    """`load`, and refuse what is not a classifier."""
-    return _of_kind(load(model, int8, engine, threads, device), Classifier, model, "classifier")
+    """Load a classifier, as `load` does; refuse other models."""
+    return _of_kind(load(model, int8, **how), Classifier, model, "classifier")
 
 
-def load_generator(
-    model: Name,
-    int8: bool | None = None,
-    engine: Engine = "auto",
-    threads: int | None = None,
-    device: str = "cpu",
-) -> Generator:
-    """`load`, and refuse what is not a language model."""
-    return _of_kind(load(model, int8, engine, threads, device), Generator, model, "language model")
+def load_generator(model: Name, int8: bool | None = None, **how: Unpack[LoadKeywords]) -> Generator:
+    """Load a language model, as `load` does; refuse other models."""
+    return _of_kind(load(model, int8, **how), Generator, model, "language model")
 
 
-def load_embedder(
-    model: Name, int8: bool | None = None, engine: Engine = "auto", threads: int | None = None
-) -> Embedder:
-    """`load`, and refuse what gives no vectors."""
-    return _of_kind(load(model, int8, engine, threads), Embedder, model, "model of embeddings")
+def load_embedder(model: Name, int8: bool | None = None, **how: Unpack[LoadKeywords]) -> Embedder:
+    """Load an embedder, as `load` does; refuse other models."""
+    return _of_kind(load(model, int8, **how), Embedder, model, "model of embeddings")
 
 
 def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
@@ -165,7 +157,7 @@ def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
     verb = verbs.get(kind, "generate")
     raise CheckpointError(
         f"{name} holds a {kind}, not a {what}.",
-        f"What it can do is {verb}.",
+        f"A {kind} can only {verb}.",
         f"Name the run of a {what}.",
     )
 
@@ -173,15 +165,15 @@ def _of_kind(loaded: Pipeline, wanted: type[T], name: object, what: str) -> T:
 def _ensemble(members: Sequence[Pipeline]) -> Translator:
     if not members:
         raise InputError(
-            "An ensemble of no models was asked for.",
-            "There is nothing that could answer.",
+            "An ensemble has no models.",
+            "It needs at least one translator.",
             "Name at least one run.",
         )
     translators = [member for member in members if isinstance(member, Translator)]
     if len(translators) != len(members):
         raise CheckpointError(
-            "An ensemble was asked for of something else than translators.",
-            "The probabilities of translators are what is averaged.",
+            "An ensemble has models that are not translators.",
+            "An ensemble averages the probabilities of translators.",
             "Name runs of translators only.",
         )
     first = translators[0]

@@ -1,4 +1,4 @@
-"""The memory that a search takes, estimated from its settings before any of it is taken."""
+"""The memory of a search, estimated from its settings before it starts."""
 
 from collections.abc import Callable, Sequence
 from math import inf
@@ -18,7 +18,7 @@ FLOAT, DOUBLE = 4, 8  # bytes
 def search_bytes(
     model: ModelSettings, options: SearchOptions, sources: Sequence[int], prefixes: Sequence[int]
 ) -> int:
-    """Return the bytes of a search of a batch, if its answers grow as long as they may.
+    """Return the bytes of a search of a batch whose answers have the greatest length.
 
     `sources` and `prefixes` are numbers of tokens; a language model reads its prefixes only.
     """
@@ -36,7 +36,7 @@ def search_bytes(
 
 
 def available_memory() -> float:
-    """Return the bytes of memory that a process can still take without swapping; inf: not known."""
+    """Return the bytes of free memory, without swapping; inf: unknown."""
     info, free = Path("/proc/meminfo"), [inf]
     if info.exists():
         lines = info.read_text().splitlines()
@@ -55,7 +55,7 @@ def answer_within_memory(
     needs: Callable[[list[int]], int],
     answer: Callable[[list[int]], list[T]],
 ) -> list[T]:
-    """Answer a batch, in halves if memory is short; refuse one text that does not fit by itself."""
+    """Answer a batch, in halves if memory is short; refuse a single text that does not fit."""
     needed = needs(indices)
     if needed <= SMALL or needed <= (available := available_memory()):
         return answer(indices)

@@ -1,27 +1,17 @@
 """Translation: text in one language to text in another."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
-from glassformer.config import RunSettings
-from glassformer.data.direction import (
-    from_language,
-    guess_target,
-    is_written_in,
-    targets,
-    tokenizers_for,
-)
-from glassformer.data.sentences import is_wrapped, wrap_like
-from glassformer.data.tokenizer import Tokenizer
-from glassformer.data.typography import normalize, typeset_pieces
+from glassformer.data.direction import GUESSED, is_written_in
 from glassformer.data.typography import typeset as typeset_text
-from glassformer.decode.decoder import Decoder
+from glassformer.data.typography import typeset_pieces
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import force_decode, search, stream, total
-from glassformer.errors import DataError, InputError
+from glassformer.errors import InputError
 from glassformer.pipeline.batches import (
     BATCH_TOKENS,
     Ids,
@@ -29,196 +19,33 @@ from glassformer.pipeline.batches import (
     Translation,
     check_counts,
     check_list,
-    encode_prefixes,
-    fit_sources,
     in_batches,
-    max_source,
     pieces_of,
     translations,
 )
-from glassformer.pipeline.engines import has_torch_module, torch_module
-from glassformer.pipeline.layout import Layout
+from glassformer.pipeline.layout import Layout, rewrap, wrap_spaces
 from glassformer.pipeline.memory import answer_within_memory, search_bytes
-from glassformer.pipeline.options import SearchKeywords, Unpack, one_answer
+from glassformer.pipeline.options import SearchKeywords, TranslateKeywords, Unpack, one_answer
 from glassformer.pipeline.protect import Protected, has_words
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from glassformer.model.transformer import Transformer
+from glassformer.pipeline.translation_model import TranslationModel
 
 __all__ = ["Translation", "Translator"]
 
-GUESSED = {"en", "fr"}  # languages that `guess_target` can tell apart
 
-
-class Translator:
+class Translator(TranslationModel):
     """A translator with its tokenizers, or an ensemble of translators with the same tokenizers.
 
     A model trained with `data.directions = "both"` translates into two languages. Its methods take
     the target language as `to`; None is `self.to`, or a guess from each text.
     """
 
-    def __init__(
-        self,
-        decoders: Decoder | Sequence[Decoder],
-        tokenizers: dict[str, Tokenizer],
-        settings: RunSettings,
-        int8: bool = False,
-        to: str | None = None,
-    ) -> None:
-        self.decoders = list(decoders) if isinstance(decoders, Sequence) else [decoders]
-        self.tokenizers, self.settings, self.int8 = tokenizers, settings, int8
-        self.target_tokenizer = tokenizers.get("joint") or tokenizers["target"]
-        self.source_tokenizers = self._source_tokenizers()
-        self.to = to
-        if to is not None:
-            self.check_target(to)
-
-    def _source_tokenizers(self) -> dict[str, Tokenizer]:
-        """Return the tokenizer of the source for each target language."""
-        data = self.settings.data
-        if data.directions == "forward" and not data.typography:
-            plain = self.tokenizers.get("joint") or self.tokenizers["source"]
-            return {data.target_language: plain}
-        return {to: tokenizers_for(data, self.tokenizers, to)["source"] for to in self.targets}
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The languages that the model translates into, the main one first."""
-        return targets(self.settings.data)
-
-    @property
-    def source_tokenizer(self) -> Tokenizer:
-        """The tokenizer of the source in the direction `to`, or else in the main one."""
-        return self.source_tokenizers[self.to or self.targets[0]]
-
-    def towards(self, to: str | None) -> "Translator":
-        """Return this translator with `to` as the target language of all its methods."""
-        return Translator(self.decoders, self.tokenizers, self.settings, self.int8, to)
-
-    def check_target(self, to: str) -> None:
-        """Refuse a target language that the model was not trained on."""
-        if to not in self.targets:
-            pairs = [f"{from_language(self.settings.data, one)} to {one}" for one in self.targets]
-            raise InputError(
-                f"The model does not translate into {to!r}.",
-                f"It was trained to translate {' and '.join(pairs)}.",
-                f"Choose {' or '.join(map(repr, self.targets))}, or leave it out.",
-            )
-
-    def target_languages(
-        self, texts: Sequence[str], to: str | Sequence[str] | None = None
-    ) -> list[str]:
-        """Return the target language of each text: that of `to`, or guessed from the text."""
-        to = self.to if to is None else to
-        if to is not None and not isinstance(to, str):
-            check_counts(texts, to, "target languages")
-            for language in set(to):
-                self.check_target(language)
-            return list(to)
-        if to is not None:
-            self.check_target(to)
-        elif len(self.targets) == 1:
-            to = self.targets[0]
-        elif set(self.targets) != GUESSED:
-            raise InputError(
-                "The target language is not given.",
-                f"It can be guessed from English and French; this model has {self.targets}.",
-                f"Say which: to={self.targets[0]!r}, --to {self.targets[0]}.",
-            )
-        return [to or guess_target(self.settings.data, text) for text in texts]
-
-    def plain(self, text: str, language: str) -> str:
-        """Return `text` in the typography of the training text: normalised, or as it is."""
-        return normalize(text, language) if self.settings.data.typography else text
-
-    def _encode(
-        self, texts: Sequence[str], to: Sequence[str], truncate: bool, unit: str = "text"
-    ) -> list[Ids]:
-        """Return the source ids of each text, with the tag of its target language."""
-        rows: list[Ids] = [[] for _ in texts]
-        for language, tokenizer in self.source_tokenizers.items():
-            indices = [i for i, one in enumerate(to) if one == language]
-            encoded = tokenizer.encode([texts[i] for i in indices])
-            for i, ids in zip(indices, encoded, strict=True):
-                rows[i] = ids
-        return fit_sources(rows, texts, self.max_length, truncate, unit)
-
-    @property
-    def models(self) -> "list[Transformer]":
-        """The torch models; only with `engine="torch"`."""
-        return [torch_module(decoder) for decoder in self.decoders]
-
-    @property
-    def model(self) -> "Transformer":
-        """The torch model, of an ensemble the first; only with `engine="torch"`."""
-        return self.models[0]
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        return self.source_tokenizer
-
-    @property
-    def max_length(self) -> int:
-        """Subwords of the longest source that it was trained on."""
-        return max_source(self.settings)
-
-    @property
-    def target_room(self) -> int | None:
-        """Subwords of the longest target that it has positions for; None: any number."""
-        tables = [decoder.max_target for decoder in self.decoders]
-        return min((longest - 1 for longest in tables if longest is not None), default=None)
-
-    def options(
-        self, beam_size: int = 5, n_best: int = 1, **search: Unpack[SearchKeywords]
-    ) -> SearchOptions:
-        """Return the options of a search: those of the model's settings, with these changes."""
-        own = self.settings.search.model_dump()
-        return SearchOptions(**{**own, "beam_size": beam_size, "n_best": n_best, **search})
-
-    def inputs(self, source: str, target: str) -> "tuple[Tensor, Tensor]":
-        """Return what the torch model reads when it is forced to produce `target`."""
-        from glassformer.data.batch import pad
-
-        (x,), (y,) = self.source_tokenizer.encode([source]), self.target_tokenizer.encode([target])
-        start = self.target_tokenizer.bos_id
-        rows = [self.source_tokenizer.source(x)], [[start, *y]]
-        source_ids, target_ids = (pad(side, self.settings.model.pad_id) for side in rows)
-        if not has_torch_module(self.decoders[0]):
-            return source_ids, target_ids
-        device = next(self.model.parameters()).device
-        return source_ids.to(device), target_ids.to(device)
-
     @overload
     def translate(
-        self,
-        text: str,
-        beam_size: int = 5,
-        *,
-        to: str | None = None,
-        split: bool | None = None,
-        typeset: bool = True,
-        prefixes: Sequence[str] | None = None,
-        batch_tokens: int = BATCH_TOKENS,
-        truncate: bool = False,
-        first: int = 0,
-        **search: Unpack[SearchKeywords],
+        self, text: str, beam_size: int = 5, **options: Unpack[TranslateKeywords]
     ) -> str: ...
     @overload
     def translate(
-        self,
-        text: Texts,
-        beam_size: int = 5,
-        *,
-        to: str | None = None,
-        split: bool | None = None,
-        typeset: bool = True,
-        prefixes: Sequence[str] | None = None,
-        batch_tokens: int = BATCH_TOKENS,
-        truncate: bool = False,
-        first: int = 0,
-        **search: Unpack[SearchKeywords],
+        self, text: Texts, beam_size: int = 5, **options: Unpack[TranslateKeywords]
     ) -> list[str]: ...
     def translate(
         self,
@@ -259,12 +86,12 @@ class Translator:
         return answers[0] if isinstance(text, str) else answers
 
     def layout(self, texts: Sequence[str], split: bool, to: str | None = None) -> Layout:
-        """Return the sentences of `texts`; those that are in the language asked for stay."""
+        """Return the sentences of `texts`; those already in the target language stay."""
         check_list(texts)
         to = to or self.to
         if to is not None:
             self.check_target(to)
-        if self.tokenizer.is_foreign:  # it was not trained on masks in the place of items
+        if self.tokenizer.is_foreign:  # not trained on masks in place of items
             return Layout(texts, split, protects=False)
         if to is None or set(self.targets) != GUESSED:
             return Layout(texts, split)
@@ -379,15 +206,15 @@ class Translator:
         typeset: bool,
         unit: str,
     ) -> list[list[Translation]]:
-        sources = self._encode(texts, to, truncate, unit)
-        begin = self._encode_prefixes(texts, prefixes, to)
+        sources = self.source_ids(texts, to, truncate, unit)
+        begin = self.prefix_ids(texts, prefixes, to)
         given = [""] * len(texts) if prefixes is None else prefixes
 
         def answer(indices: Ids) -> list[list[Translation]]:
-            batch = [self._closed(sources[i]) for i in indices]
+            batch = [self.closed(sources[i]) for i in indices]
             numbers = [first + i for i in indices]
             found = search(
-                self.decoders, batch, *self._marks, options, [begin[i] for i in indices], numbers
+                self.decoders, batch, *self.marks, options, [begin[i] for i in indices], numbers
             )
             return [
                 translations(self.target_tokenizer, one, options, given[i], begin[i])
@@ -409,17 +236,6 @@ class Translator:
             for found, prefix, language in zip(answers, given, to, strict=True)
         ]
 
-    def _encode_prefixes(
-        self, texts: Sequence[str], prefixes: Sequence[str] | None, to: Sequence[str]
-    ) -> list[Ids]:
-        if prefixes is None:
-            return [[] for _ in texts]
-        check_list(prefixes, "prefix")
-        check_counts(texts, prefixes, "prefixes")
-        pairs = zip(prefixes, to, strict=True)
-        given = [self.plain(prefix, language) for prefix, language in pairs]
-        return encode_prefixes(self.target_tokenizer, given, "prefix")
-
     def score(
         self,
         texts: Sequence[str],
@@ -436,7 +252,7 @@ class Translator:
         """
         check_list(texts)
         languages = self.target_languages(texts, to)
-        sources = self._encode(texts, languages, truncate)
+        sources = self.source_ids(texts, languages, truncate)
         check_list(targets)
         check_counts(texts, targets, "targets")
         pairs = zip(targets, languages, strict=True)
@@ -445,30 +261,14 @@ class Translator:
         )
 
         def answer(indices: Ids) -> list[tuple[float, int]]:
-            bos, eos = self._marks
-            batch = [self._closed(sources[i]) for i in indices]
+            bos, eos = self.marks
+            batch = [self.closed(sources[i]) for i in indices]
             forced = [[*wanted[i], eos] for i in indices]
             found = force_decode(self.decoders, batch, forced, bos)
             return [(total(of_tokens), len(of_tokens)) for of_tokens in found]
 
-        lengths = [[*self._closed(x), *y] for x, y in zip(sources, wanted, strict=True)]
+        lengths = [[*self.closed(x), *y] for x, y in zip(sources, wanted, strict=True)]
         return in_batches(lengths, batch_tokens, answer, (0.0, 0))
-
-    def target_ids(self, targets: Sequence[str | Ids]) -> list[Ids]:
-        """Return the ids of targets to be scored; refuse more tokens than learned positions."""
-        check_list(targets)
-        encoded = iter(self.target_tokenizer.encode([t for t in targets if isinstance(t, str)]))
-        wanted = [next(encoded) if isinstance(target, str) else target for target in targets]
-        room = self.target_room
-        over = [n for n, ids in enumerate(wanted, 1) if room is not None and len(ids) > room]
-        if over:
-            raise DataError(
-                f"{len(over):,} of {len(wanted):,} targets have more than {room} subwords.",
-                "The model has learned no more positions. "
-                f"The first is target {over[0]:,}: {targets[over[0] - 1][:40]!r}…",
-                "Leave them out, with their texts.",
-            )
-        return wanted
 
     def stream(
         self,
@@ -491,7 +291,7 @@ class Translator:
         (language,) = self.target_languages([text], to)
         layout = self.layout([text], split, to)
         sentences = layout.sentences
-        sources = self._encode(sentences, [language] * len(sentences), truncate, layout.unit)
+        sources = self.source_ids(sentences, [language] * len(sentences), truncate, layout.unit)
         options = SearchOptions(beam_size=beam_size, **search)
         gaps = layout.segments[0].gaps if layout.segments else ("", "")
         for i, (sentence, source) in enumerate(zip(layout.protected, sources, strict=True)):
@@ -499,7 +299,7 @@ class Translator:
             if not source:
                 continue
             pieces = self._stream(source, options, number + i)
-            if sentence.items:  # whether all are kept is known at the end
+            if sentence.items:  # a lost item is only known at the end
                 whole = "".join(pieces)
                 pieces = iter([whole])
                 if not sentence.kept(whole):
@@ -514,17 +314,9 @@ class Translator:
             yield from rewrap(sentence.source, pieces) if split else pieces
         yield from filter(None, gaps[-1:])
 
-    def _closed(self, ids: Ids) -> Ids:
-        return self.source_tokenizer.source(ids)
-
-    @property
-    def _marks(self) -> tuple[int, int]:
-        """The marks of the beginning and the end of a target."""
-        return self.target_tokenizer.bos_id, self.target_tokenizer.eos_id
-
     def _stream(self, source: Ids, options: SearchOptions, number: int) -> Iterator[str]:
-        closed = self._closed(source)
-        tokens = stream(self.decoders, closed, *self._marks, options, number=number)
+        closed = self.closed(source)
+        tokens = stream(self.decoders, closed, *self.marks, options, number=number)
         return pieces_of(self.target_tokenizer, [], tokens)
 
 
@@ -532,19 +324,5 @@ def typeset_after(prefix: str, text: str, language: str) -> str:
     """Typeset what follows `prefix` in `text`; the prefix stays as it was given."""
     if not text:  # the answer to an empty text
         return text
-    last = prefix[-1:] if prefix[-1:].isalnum() else ""  # decides how what follows is set
+    last = prefix[-1:] if prefix[-1:].isalnum() else ""  # decides the typesetting of what follows
     return prefix + typeset_text(last + text[len(prefix) :], language)[len(last) :]
-
-
-def wrap_spaces(source: str, text: str) -> str:
-    """Return `text` with the white space that `source` begins and ends with."""
-    begin, end = len(source) - len(source.lstrip()), len(source.rstrip())
-    return source[:begin] + text + source[end:]
-
-
-def rewrap(sentence: str, pieces: Iterable[str]) -> Iterator[str]:
-    """Yield `pieces`, or all of them as one if the lines of `sentence` are wrapped."""
-    if not is_wrapped(sentence):
-        yield from pieces
-    elif text := "".join(pieces):
-        yield wrap_like(sentence, text)

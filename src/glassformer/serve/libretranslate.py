@@ -1,8 +1,7 @@
 """LibreTranslate's endpoints: what clients of self-hosted translators speak."""
 
-from glassformer.data.direction import guess_language, language_shares
+from glassformer.data.direction import GUESSED, guess_language, language_shares
 from glassformer.pipeline import Translator
-from glassformer.pipeline.translator import GUESSED
 from glassformer.serve import schemas as s
 from glassformer.serve.endpoint import Endpoint
 from glassformer.serve.models import Served

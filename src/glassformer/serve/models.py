@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from glassformer import pretrained
-from glassformer.data.direction import from_language
+from glassformer.data.direction import GUESSED, from_language
 from glassformer.errors import did_you_mean
 from glassformer.pipeline import Classifier, Generator, Pipeline, Translator, load
-from glassformer.pipeline.translator import GUESSED
 from glassformer.serve.refusals import SHOWN, RequestError
 
 T = TypeVar("T", Translator, Classifier, Generator)

@@ -1,4 +1,4 @@
-"""Callbacks: objects that a run tells its records, for loggers of the user's own.
+"""Callbacks: objects that receive the records of a run, for external loggers.
 
 A callback is any object with some of these methods; `gf.train(..., callbacks=[mine])` calls them in
 the process that writes the log. An error in one ends the run.
@@ -16,19 +16,19 @@ from glassformer.train.log import Record
 @runtime_checkable
 class OnStart(Protocol):
     def on_start(self, settings: RunSettings, folder: Path) -> None:
-        """Take the settings and the folder of a run that begins or goes on."""
+        """Receive the settings and the folder of a run that starts or resumes."""
 
 
 @runtime_checkable
 class OnRecord(Protocol):
     def on_record(self, record: Record) -> None:
-        """Take a record as log.jsonl has it: `step`, and `train_loss` or `valid_loss` and more."""
+        """Receive a record of log.jsonl: `step`, and `train_loss` or `valid_loss` and more."""
 
 
 @runtime_checkable
 class OnEnd(Protocol):
     def on_end(self, reason: str) -> None:
-        """Take the reason why the run ended."""
+        """Receive the reason why the run ended."""
 
 
 Callback = OnStart | OnRecord | OnEnd
@@ -39,7 +39,7 @@ def check(callbacks: Sequence[object]) -> None:
     for one in callbacks:
         if not isinstance(one, OnStart | OnRecord | OnEnd):
             raise InputError(
-                f"{one!r} is no callback.",
+                f"{one!r} is not a callback.",
                 "A callback has on_start(settings, folder), on_record(record) or on_end(reason).",
                 "Give it one of these methods.",
             )

@@ -18,7 +18,7 @@ class EarlyStopping:
     best: float | None = None
     waited: int = 0  # validations since the best
 
-    def take_up(self, metric: str, patience: int | None, best: float | None, waited: int) -> None:
+    def restore(self, metric: str, patience: int | None, best: float | None, waited: int) -> None:
         """Go on from an earlier state, with today's patience, if it watched the same metric."""
         if metric == self.metric:
             self.best = best if best is not None and isfinite(best) else None

@@ -16,7 +16,7 @@ WORKSPACE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 @contextmanager
 def kernels(device: torch.device, tf32: bool, deterministic: bool) -> Iterator[None]:
-    """Choose CUDA's kernels for the length of a run; the caller's choice is put back."""
+    """Choose CUDA's kernels for the length of a run; then restore the caller's choice."""
     if device.type != "cuda":
         yield
         return

@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 class Log:
-    """Appends records to `log.jsonl`, and tells them to `report`.
+    """Append records to `log.jsonl`, and pass them to `report`.
 
     A resumed run first drops what came after its checkpoint.
     """
@@ -40,7 +40,7 @@ class Log:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a log; a last line cut short by a crash is none."""
+    """Return the records of a log, without a last line that a crash cut short."""
     if not path.is_file():
         return []
     lines = path.read_text().splitlines(keepends=True)

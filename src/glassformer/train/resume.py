@@ -1,4 +1,4 @@
-"""Which checkpoint a run starts from, and the checks that its weights still mean the same."""
+"""The checkpoint that a run starts from, and checks that its weights fit the run."""
 
 import json
 from dataclasses import replace
@@ -29,8 +29,8 @@ def origin(settings: RunSettings) -> Checkpoint | None:
     folder = find(pretrained.folder(place) if place in pretrained.names() else Path(place))
     if not is_whole(folder):
         raise CheckpointError(
-            f"train.start_from = {place!r} names no run.",
-            "This run starts with the tokenizer and the weights of that one.",
+            f"train.start_from = {place!r} is not a run.",
+            "This run starts with its tokenizer and weights.",
             f"Train that one first: glassformer train RECIPE.toml --run {place}.",
         )
     before = read(folder)
@@ -38,7 +38,7 @@ def origin(settings: RunSettings) -> Checkpoint | None:
 
 
 def check_origin(before: Checkpoint, data: Prepared) -> None:
-    """Weights of another run mean what they meant there, or are not begun with."""
+    """Refuse to start from another run with other settings or subwords."""
     place = data.settings.train.start_from
     for name in (*(f"model.{name}" for name in UNTOLD), "data.subwords", "data.fold_case"):
         there, here = (attrgetter(name)(s) for s in (before.settings, data.settings))
@@ -59,12 +59,12 @@ def check_origin(before: Checkpoint, data: Prepared) -> None:
 
 
 def check_same_run(saved: Checkpoint, data: Prepared) -> None:
-    """A run goes on with its own optimiser, meaning of its weights, and subwords, or not at all."""
+    """Refuse to resume a run with another optimiser, other labels or other subwords."""
     kinds = saved.settings.train.optimizer, data.settings.train.optimizer
     if kinds[0] != kinds[1]:
         raise CheckpointError(
-            f"The run was trained by {kinds[0]}, and is now to go on with {kinds[1]}.",
-            "An optimiser needs the state that it has built up.",
+            f"The run was trained by {kinds[0]}, and cannot be resumed with {kinds[1]}.",
+            "An optimiser needs its own state.",
             f"Set train.optimizer = {kinds[0]!r}, or start a new run.",
         )
     there, here = (
@@ -75,8 +75,8 @@ def check_same_run(saved: Checkpoint, data: Prepared) -> None:
     if changed := [name for name in there if there[name] != here[name]]:
         raise CheckpointError(
             "; ".join(f"{n} = {here[n]!r}, and was {there[n]!r} so far" for n in changed) + ".",
-            "The weights of the run mean what they meant with what was.",
-            "Go on with the settings and the labels of before, or start a new run.",
+            "The weights of the run fit the old settings only.",
+            "Resume with the old settings and labels, or start a new run.",
         )
     before, now = (
         {side: tokenizer.fingerprint for side, tokenizer in tokenizers.items()}
@@ -86,18 +86,20 @@ def check_same_run(saved: Checkpoint, data: Prepared) -> None:
         raise CheckpointError(
             "The subwords of the data are not those that the run was trained with.",
             "Its weights would be read with the wrong vocabulary: the training text has changed.",
-            "Go on with the text of before, or start a new run.",
+            "Resume with the old text, or start a new run.",
         )
 
 
 def check_same_place(saved: Checkpoint, world: World) -> None:
-    """Every process has read a checkpoint: the same one, or none of them goes on."""
+    """Refuse to resume if the processes have read different checkpoints."""
     assert saved.training is not None, "runs save their state"
     step = saved.training.values["position"]["step"]
     total, squares = world.sum(step, step**2)
-    if world.size * squares != total**2:  # known to each of them, so that none waits for another
+    if (
+        world.size * squares != total**2
+    ):  # every process computes it, so that none waits for another
         raise CheckpointError(
-            f"The processes would not go on together: this one has read update {step:,}.",
-            "Each reads the newest checkpoint in the run's folder, and found another one there.",
-            "Put the run's folder where all the machines see it, or copy it to each of them.",
+            f"The processes have read different checkpoints: this one update {step:,}.",
+            "Each reads the newest checkpoint in the run's folder, which differs between machines.",
+            "Put the run's folder on a file system that all machines share, or copy it to each.",
         )

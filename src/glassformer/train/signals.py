@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks the loop to save and end, the second ends it at once."""
+"""Ctrl-C and SIGTERM: the first one saves and ends the loop, a second one ends it immediately."""
 
 import signal
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from types import FrameType
 
 
 class StopRequested(Exception):  # noqa: N818  (a request, not an error)
-    """A signal came while nothing is lost by stopping on the spot."""
+    """A signal came during work that can be interrupted without loss."""
 
 
 class Signals:
-    """The number of the signal that came first, if one has."""
+    """The number of the first signal, or None."""
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -26,7 +26,7 @@ class Signals:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Inside the block a signal raises `StopRequested`: for work that can be done again."""
+        """Raise `StopRequested` on a signal inside the block, for work that can be repeated."""
         self._at_once = True
         try:
             yield

@@ -21,7 +21,7 @@ Optimizers = Sequence[torch.optim.Optimizer]
 
 @dataclass
 class Position:
-    """How far a run has come. `batch` counts within `epoch`, over all processes."""
+    """The position of a run. `batch` counts within `epoch`, over all processes."""
 
     step: int = 0
     epoch: int = 0
@@ -29,8 +29,8 @@ class Position:
     progress: float = 0.0  # share of the run that was done when the epoch began
     seconds: float = 0.0
     labels: int = 0
-    final: bool = False  # the text that the run ends with is being read
-    unvalidated: bool = False  # a validation is due, which a signal to stop put off
+    final: bool = False  # the final text is being read
+    unvalidated: bool = False  # a validation is due, postponed by a signal to stop
     window: dict[str, float] = field(default_factory=dict)  # sums since the log was last written
 
     @property

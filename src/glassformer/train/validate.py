@@ -1,4 +1,4 @@
-"""How good the weights are that a checkpoint would hold."""
+"""Scores of the weights on the validation examples."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ def validate(
     device: torch.device = CPU,
     votes: NgramVotes | None = None,
 ) -> dict[str, float]:
-    """Loss without smoothing, perplexity, accuracy with the true past given, and `evaluate`'s.
+    """Return loss without smoothing, perplexity, teacher-forced accuracy, and `evaluate`'s scores.
 
     Of several sets of examples the scores are the means, and each one's are beside them: `loss`
     and `loss/news`.
@@ -60,7 +60,7 @@ def validate(
 def score(
     model: Any, examples: Examples, batch_tokens: int, votes: NgramVotes | None = None
 ) -> dict[str, float]:
-    """Loss per label, and the accuracy in per cent."""
+    """Return the loss per label, and the accuracy in per cent."""
     batches = TokenBatches(examples.lengths, batch_tokens).epoch(0, shuffle=False)
     loss, labels = 0.0, 0
     right: Counter[str] = Counter()
@@ -93,7 +93,7 @@ def answer(
 
 
 def attention_entropy(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, float]:
-    """Nats per query, the mean over a batch, of each head of each attention."""
+    """Return the attention entropy of each head in nats per query, averaged over a batch."""
     with record_attention(model) as maps:
         model(*inputs)
     entropies: dict[str, float] = {}

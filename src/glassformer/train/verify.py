@@ -1,7 +1,7 @@
-"""Proof, on the user's own settings, that an interrupted run resumes to the same bits.
+"""Verify on the user's settings that an interrupted run resumes to the same bits.
 
-Each part of a run is a Python process of its own, as it is for a user. What a process has by
-chance, such as the seed of its hashes, differs from part to part.
+Each part of a run is a Python process of its own, as it is for a user. Process state such as
+the hash seed differs from part to part.
 """
 
 import os
@@ -22,8 +22,9 @@ from glassformer.device import resolve
 from glassformer.errors import TrainingError
 from glassformer.train.distributed import World
 from glassformer.train.log import Record
-from glassformer.train.loop import prepared, start, train
+from glassformer.train.loop import train
 from glassformer.train.schedule import FALLING
+from glassformer.train.start import prepared, start
 
 STEPS, SAVED_EVERY = 8, 4
 STOPPED, KILLED = 3, 6  # SIGTERM saves; after SIGKILL a run goes back to update 4
@@ -36,7 +37,7 @@ def verify_resume(settings: RunSettings, notice: Callable[[str], None]) -> None:
     if s.max_minutes is not None and s.schedule in FALLING:
         notice(
             f"train.schedule = {s.schedule!r} ends with train.max_minutes, so its rates follow the "
-            "clock, and no two runs have the same; proven is the run without that limit"
+            "clock, and no two runs have the same; the check runs without that limit"
         )
     with TemporaryDirectory() as place:
         folder = Path(place)
@@ -108,10 +109,10 @@ def _newest(folder: Path) -> Checkpoint:
 def _compare(whole: Checkpoint, resumed: Checkpoint) -> None:
     if different := different_tensors(whole, resumed):
         raise TrainingError(
-            f"A run interrupted after {STOPPED} and {KILLED} updates did not go on to the same "
+            f"A run interrupted after {STOPPED} and {KILLED} updates did not end with the same "
             "bits.",
             f"{len(different)} tensors differ, {different[0]} among them.",
-            "Set train.threads to a fixed number; if it stays so, please report it.",
+            "Set train.threads to a fixed number; if they still differ, please report it.",
         )
 
 

@@ -1,8 +1,8 @@
-"""How n-grams vote: naive Bayes counts weighed by a logistic regression (Wang and Manning, 2012).
+"""N-gram scores: naive Bayes log-ratios weighed by a logistic regression (Wang and Manning, 2012).
 
-What an n-gram says for a class is first the logarithm of how much more often it stands in texts of
-that class than in the others. A weight for each of these, drawn towards 0, is then fitted to the
-labels: a convex problem with one solution, which L-BFGS finds in a minute for 25,000 texts.
+The log-ratio of an n-gram and a class is that of its frequency in texts of the class to its
+frequency in other texts. A weight for each ratio, with an L2 penalty, is fitted to the labels: a
+convex problem, which L-BFGS solves in a minute for 25,000 texts.
 """
 
 from dataclasses import replace
@@ -20,12 +20,12 @@ from glassformer.data.batching import TokenBatches
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.ngrams import ALONE, BEGINS, CONTINUES, NgramVotes
 
-PENALTY = 2e-4  # on the squares of the weights, beside the mean loss of a text
+PENALTY = 2e-4  # L2 penalty on the weights, added to the mean loss of a text
 ITERATIONS = 40
-READ = 65_536  # tokens at a time
-SEEN = 2  # texts that an n-gram must stand in: most stand in one, and would crowd the table
+READ = 65_536  # tokens per batch
+SEEN = 2  # least number of texts of an n-gram: most n-grams occur in one text only
 SPACE, APOSTROPHES = "▁", "'’"  # in sentencepiece's spelling of a piece
-FINER = 16  # times as many places to count in, so that hardly two n-grams are taken for one
+FINER = 16  # factor on the buckets while counting, which avoids most collisions
 
 
 def fit_votes(
@@ -43,7 +43,7 @@ def fit_votes(
     places, starts, labels = _counted(votes, examples)
     evidence = _evidence(places, starts, labels, (size, classes))
     shares = labels.bincount(minlength=classes) / len(labels)
-    prior = shares.clamp(min=1 / len(labels)).log()  # the encoder's part: no n-gram is to learn it
+    prior = shares.clamp(min=1 / len(labels)).log()  # the encoder learns it; the n-grams need not
     weights = torch.zeros_like(evidence, requires_grad=True)
     search = torch.optim.LBFGS(
         [weights], max_iter=ITERATIONS, history_size=8, line_search_fn="strong_wolfe"

@@ -151,7 +151,7 @@ def test_clock_jumps_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_budget_by_the_time_of_day_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from glassformer.train import loop
+    from glassformer.train import meter
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     trial = clock.begin(tmp_path)
@@ -161,7 +161,7 @@ def test_a_budget_by_the_time_of_day_is_found(
         def perf_counter() -> float:
             return clock.time.time()
 
-    monkeypatch.setattr(loop, "time", ByTheDay)
+    monkeypatch.setattr(meter, "time", ByTheDay)
     assert any(trial(seed).lost for seed in (1, 5, 9, 13)), "a jump of years ends an hour's budget"
 
 

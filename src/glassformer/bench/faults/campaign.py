@@ -1,8 +1,7 @@
 """The runner of a campaign: trials in a process of its own, with limits of time and memory.
 
-A trial that breaks its process has raised an exception that nothing expects, or was ended by the
-system: a traceback. One that takes longer than its limit hangs. Both cost the process; the next
-trial gets a new one.
+A trial whose process ends, by an unexpected exception or by the system, counts as a traceback. One
+that exceeds its time limit counts as a hang. The next trial then starts in a new process.
 """
 
 import os
@@ -81,7 +80,7 @@ class Tally:
 
 
 def conduct(campaign: Campaign, seeds: range, tick: Tick = lambda: None) -> Tally:
-    """Carry out the trials of a campaign and count what became of them."""
+    """Carry out the trials of a campaign and count their results."""
     tally, began = Tally(campaign.name), perf_counter()
     with TemporaryDirectory(prefix="glassformer-faults-") as place:
         left = iter(seeds)
@@ -106,7 +105,7 @@ def _from(first: int, rest: Iterator[int]) -> Iterator[int]:
 def _add_trial(
     tally: Tally, process: ContenderProcess, seed: int, seconds: float, folder: Path
 ) -> bool:
-    """Count one trial; return whether its process still lives."""
+    """Count one trial; return whether its process is still alive."""
     try:
         tally.add(seed, process(seed, timeout=seconds))
     except TimeoutError:
@@ -137,7 +136,7 @@ def _begin(campaign: Campaign, folder: Path) -> Trial:
 
 
 def _silently(trial: Trial, stderr: Path, seed: int) -> Result:
-    """Carry out a trial; what earlier ones wrote to standard error is no longer of interest."""
+    """Carry out a trial with an empty file for standard error."""
     os.truncate(stderr, 0)
     os.lseek(2, 0, os.SEEK_SET)
     return trial(seed)

@@ -1,4 +1,4 @@
-"""Checkpoints that a stranger has changed: one structural change each, and the hashes made anew.
+"""Checkpoints with one structural change each, and hashes that match it.
 
 `mutate(folder, seed)` changes a checkpoint in place. The same seed makes the same change. A damaged
 byte is found by its hash; these changes are not, so each must be refused for what it is, or answer.

@@ -24,7 +24,8 @@ from glassformer.data.prepare import prepare
 from glassformer.errors import CheckpointError
 from glassformer.train.distributed import ALONE
 from glassformer.train.log import Record
-from glassformer.train.loop import start, train
+from glassformer.train.loop import train
+from glassformer.train.start import start
 
 YEAR = 365 * 86_400.0  # s
 SHORT = TINY.replace(train={"max_steps": 12})

@@ -23,7 +23,7 @@ from random import Random
 from time import monotonic, sleep
 from typing import Any
 
-from glassformer.api.train import carry_out
+from glassformer.api.run import Job, carry_out
 from glassformer.bench.faults.campaign import Campaign, Result, Trial
 from glassformer.checkpoint import RunFolder
 from glassformer.checkpoint.format import PARTIAL
@@ -87,7 +87,8 @@ def write_text(folder: Path) -> None:
 def begin(folder: Path) -> Trial:
     """Import all that a training imports; carry out a chain of kills for each seed."""
     import glassformer.evaluate.validation
-    import glassformer.train.loop  # noqa: F401
+    import glassformer.train.loop
+    import glassformer.train.start  # noqa: F401
 
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")  # of the data; nothing is compiled
     write_text(folder)
@@ -237,7 +238,7 @@ def _train(settings: RunSettings, folder: Path, resume: bool, world: dict[str, s
     os.environ.update(world)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
-    done = carry_out(settings, folder, resume, progress=False)
+    done = carry_out(Job(settings, folder, resume, progress=False))
     sys.exit(done.exit_code)
 
 

@@ -31,12 +31,13 @@ def bench_faults(
     seed: int,
     command: str,
     tick: Tick = lambda: None,
-) -> tuple[Report, int]:
-    """Carry out campaigns one after the other; return their table and the number of failures."""
+) -> Report:
+    """Carry out campaigns one after the other and count what was lost, raised or hung."""
     tallies = [conduct(one, one.seeds(quick, seed), tick) for one in campaigns]
     notes = [note for tally in tallies for note in _notes(tally)]
-    report = Report(command, [Table("Faults", COLUMNS, [*map(_row, tallies)])], notes=notes)
-    return report, sum(len(tally.failures) for tally in tallies)
+    failures = sum(len(tally.failures) for tally in tallies)
+    table = Table("Faults", COLUMNS, [*map(_row, tallies)])
+    return Report(command, [table], notes=notes, failures=failures)
 
 
 def _row(tally: Tally) -> Row:

@@ -700,7 +700,7 @@ def test_no_more_is_read_or_scored_than_a_table_has_positions_for():
         for kind in ("translator", "classifier")
     ]
     translator, classifier = map(called, content)
-    assert translator.max_length == classifier.max_length == translator.target_room == 11
+    assert translator.max_length == classifier.max_length == translator.max_target_length == 11
     long = "a dog " * 20
     (ids,) = translator.tokenizer.encode([long])
     cut = translator.tokenizer.decode(ids[:11])
@@ -716,7 +716,7 @@ def test_no_more_is_read_or_scored_than_a_table_has_positions_for():
     with pytest.raises(DataError, match="1 of 2 targets have more than 11 subwords") as caught:
         translator.score(["tea"] * 2, ["un", long])
     assert "target 2: 'a dog" in caught.value.why
-    assert called(saved()).target_room is None
+    assert called(saved()).max_target_length is None
 
 
 # Generating
@@ -825,12 +825,12 @@ def test_an_ensemble_of_different_subwords_is_refused(tmp_path):
 def test_an_ensemble_of_something_else_is_refused(tmp_path, kind):
     folders = write_two(tmp_path, saved(kind=kind))
     for chosen in (folders, folders[1:]):
-        with pytest.raises(CheckpointError, match="something else than translators"):
+        with pytest.raises(CheckpointError, match="models that are not translators"):
             load(chosen)
 
 
 def test_an_ensemble_of_nothing_is_refused():
-    with pytest.raises(InputError, match="An ensemble of no models"):
+    with pytest.raises(InputError, match="An ensemble has no models"):
         load([])
 
 

@@ -14,7 +14,7 @@ import torch
 
 import glassformer as gf
 from cli.models import TEXTS, write_model
-from glassformer.api.train import settings_of
+from glassformer.api.recipe import settings_of
 from glassformer.checkpoint import read
 from glassformer.config import PRESETS, RunSettings
 from glassformer.data.prepare import prepare
@@ -89,7 +89,7 @@ def test_a_run_of_lists_is_resumed_to_the_same_bits(place: Path) -> None:
     whole = gf.train(small(), PAIRS, run="whole", progress=False)
     half = {"train": {"max_steps": 4}}
     gf.train(small(), PAIRS, run="parts", changes=half, progress=False)
-    with pytest.raises(SettingsError, match=r"holds a run already(?s:.*)resume=True"):
+    with pytest.raises(SettingsError, match=r"already holds a run(?s:.*)resume=True"):
         gf.train(small(), PAIRS, run="parts", progress=False)
     parts = gf.train(small(), PAIRS, run="parts", resume=True, progress=False)
     assert (whole.steps, whole.best) == (parts.steps, parts.best)
@@ -118,9 +118,9 @@ def test_a_recipe_is_a_file_a_preset_settings_or_a_mapping(place: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "valid", "message"),
     [
-        (["a text"], None, "is no example for a translator"),
-        ([("a", "b", "c")], None, "is no example for a translator"),
-        ([("a", None)], None, "is no example for a translator"),
+        (["a text"], None, "is not an example for a translator"),
+        ([("a", "b", "c")], None, "is not an example for a translator"),
+        ([("a", None)], None, "is not an example for a translator"),
         ([("a", "b")], None, "1 examples to train on and 0 to validate on"),
         ([], None, "0 examples to train on"),
         (None, [("a", "b")], "without a list to train on"),
