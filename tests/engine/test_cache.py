@@ -89,9 +89,9 @@ def copied(filled: Path, tmp_path: Path) -> Path:
 
 
 def test_two_processes_may_fill_the_cache_at_once_and_a_third_finds_the_code(filled: Path) -> None:
-    assert [path.name for path in files(filled, ".o")] == [
-        "loops.advance_entry.o",
-        "loops.follow.o",
+    assert [path.name for path in files(filled, ".code")] == [
+        "loops.advance_entry.code",
+        "loops.follow.code",
     ]
     _, hits = finished(started(filled))
     assert hits == 2
@@ -107,7 +107,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_file_of_the_cache_is_compiled_anew(copied: Path, damage: str) -> None:
-    for path in files(copied, ".o"):
+    for path in files(copied, ".code"):
         DAMAGE[damage](path)
     _, hits = finished(started(copied))
     assert hits == 0
@@ -165,7 +165,15 @@ print(json.dumps(sorted(n for n in sys.modules if n.startswith("glassformer.")))
 """
 # Modules that compiled code imports and takes types or nothing from.
 WITHOUT_EFFECT = {
-    *("callable_module", "compiled", "compiled.cache", "compiled.entry", "config", "decode"),
+    *(
+        "callable_module",
+        "compiled",
+        "compiled.cache",
+        "compiled.entry",
+        "compiled.host",
+        "config",
+        "decode",
+    ),
     *("decode.decoder", "decode.options", "engine", "errors"),
 }
 
@@ -191,6 +199,6 @@ def test_the_engine_answers_with_a_damaged_cache(tmp_path: Path) -> None:
     expected = answers_of(engine(model, threads=1), sources, beam_size=2)
     cache = tmp_path / "cache"
     shutil.copytree(cache_folder(), cache / "compiled" / cache_folder().name)
-    DAMAGE["cut"](cache / "compiled" / cache_folder().name / "loops.follow.o")
+    DAMAGE["cut"](cache / "compiled" / cache_folder().name / "loops.follow.code")
     found = answer(DAMAGED, folder, sources, GLASSFORMER_CACHE=str(cache))
     assert found == expected

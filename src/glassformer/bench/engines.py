@@ -79,7 +79,7 @@ def write(saved: "Checkpoint", names: list[str], folder: Path, longest: int) -> 
 def import_libraries(name: str) -> None:
     """Import the libraries of a contender."""
     if name in OURS:
-        import llvmlite.binding  # noqa: F401
+        import numpy  # noqa: F401
     elif name == MARIAN:
         from transformers import MarianMTModel  # noqa: F401
     else:

@@ -4,9 +4,9 @@
 
     SCALE(address, n, 0.5)
 
-An entry is a function of integers, floats and addresses. Where the cache has its machine code,
-LLVM links it in some milliseconds, and Numba, which takes a quarter of a second and 50 MiB to
-import, stays out of the process. Where not, `build.py` compiles it.
+An entry is a function of integers, floats and addresses. Its machine code is loaded from the cache
+in a millisecond (`image.py`). Where the cache has none, `build.py` compiles it. Numba and LLVM,
+which take half a second and 100 MiB to import, stay out of other processes.
 
 Compiled functions release the GIL and check no bounds: what they are handed was checked before.
 Floating-point operations are done as they are written, never reordered or fused: a loop that runs
@@ -17,7 +17,8 @@ cache folder, `GLASSFORMER_KERNEL` another set of instructions: avx512-vnni, avx
 generic.
 """
 
-from glassformer.compiled.cache import KERNELS, cache_folder, kernel_name
+from glassformer.compiled.cache import cache_folder
 from glassformer.compiled.entry import Entry
+from glassformer.compiled.host import KERNELS, kernel_name
 
 __all__ = ["KERNELS", "Entry", "cache_folder", "kernel_name"]

@@ -7,13 +7,16 @@ An entry is a plain function of integers (which may be addresses) and floats tha
 It sees arrays and structs through `view` and `struct_at`.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import numba
 import numpy as np
 from llvmlite import binding, ir
-from numba.core import cgutils, compiler, types
+from numba.core import cgutils, codegen, compiler, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
@@ -45,28 +48,94 @@ def inlined(function: F) -> F:
     return _njit(inline="always", **INNER, **OPTIONS)(function)
 
 
+class _Library(codegen.JITCodeLibrary):
+    """LLVM code of a function and all that it calls, as Numba lowers it.
+
+    Numba's own library optimises and assembles that code once for every function on the way up to
+    the entry, each time with all that it calls. `machine_code` does it once, for the whole.
+    """
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_specific(self) -> None:
+        pass
+
+
+class _Codegen(codegen.JITCPUCodegen):
+    """Makes LLVM code for this processor; nothing of it is loaded into this process."""
+
+    _library_class = _Library
+
+    def _add_module(self, module: Any) -> None:
+        pass
+
+    def set_env(self, env_name: str, env: Any) -> None:
+        pass
+
+
+@cache
+def _codegen() -> Any:
+    return _Codegen("glassformer")
+
+
+@contextmanager
+def _lowering_only() -> Iterator[None]:
+    """Let Numba stop at LLVM code, while no other thread can compile with it.
+
+    Numba makes some millions of objects that it keeps; looking for cycles among them would take a
+    sixth of the time.
+    """
+    context, collects = cpu_target.target_context, gc.isenabled()
+    with global_compiler_lock:
+        usual, context._internal_codegen = context.codegen(), _codegen()
+        gc.disable()
+        try:
+            yield
+        finally:
+            context._internal_codegen = usual
+            if collects:
+                gc.enable()
+
+
 def machine_code(function: Callable[..., None], kinds: str) -> bytes:
     """Return an object file with `function` under the name SYMBOL.
 
     It takes two addresses before its arguments, where Numba's functions write their result and
-    their exception; entries have neither. Numba optimises it but does not link it here.
+    their exception; entries have neither.
     """
     flags: Any = compiler.Flags()  # whose fields have no types
     flags.no_cpython_wrapper = flags.no_cfunc_wrapper = flags.no_compile = True
     flags.error_model = "numpy"
     arguments = tuple(KINDS[kind] for kind in kinds)
     contexts = cpu_target.typing_context, cpu_target.target_context
-    made = compiler.compile_extra(*contexts, function, arguments, types.void, flags, {})
-    with global_compiler_lock:
+    with _lowering_only():
+        made = compiler.compile_extra(*contexts, function, arguments, types.void, flags, {})
         made.library.finalize()
     module = binding.parse_assembly(made.library.get_llvm_str())
-    module.get_function(made.fndesc.mangled_name).name = SYMBOL
-    triple, name, features = cpu_target.target_context.codegen().magic_tuple()
+    for each in module.functions:
+        if each.name == made.fndesc.mangled_name:
+            each.name = SYMBOL
+        elif not each.is_declaration:
+            each.linkage = "internal"  # called from this module only
+    code: bytes = _optimised(module).emit_object(module)
+    return code
+
+
+def _optimised(module: Any) -> Any:
+    """Optimise a module; return the machine that it is optimised for."""
+    triple, name, features = _codegen().magic_tuple()
     machine = binding.Target.from_triple(triple).create_target_machine(
         cpu=name, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
     )
-    code: bytes = machine.emit_object(module)
-    return code
+    options = binding.create_pipeline_tuning_options(3)
+    options.loop_vectorization, options.slp_vectorization = True, False  # as Numba has them
+    passes = binding.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    return machine
 
 
 def _view(kind: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Functions of machine code that Python calls: found in the cache, linked by LLVM, or compiled."""
+"""Functions of machine code that Python calls: loaded from the cache, or compiled."""
 
 import os
 from collections.abc import Callable
@@ -11,9 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from llvmlite import binding
-
 from glassformer.compiled.cache import cache_folder
+from glassformer.compiled.image import LOADS_IMAGES, image_of, load
 
 KINDS: dict[str, Any] = {"q": c_int64, "d": c_double}  # as in Python's `struct`
 
@@ -21,26 +20,27 @@ KINDS: dict[str, Any] = {"q": c_int64, "d": c_double}  # as in Python's `struct`
 class Entry:
     """A compiled function; `place` is its module and name, `kinds` a letter for each argument.
 
-    It is linked on its first call. Its machine code is one file of the cache: a SHA-256 of the
-    rest, then an object file. A damaged file counts as absent.
+    It is loaded on its first call. Its machine code is one file of the cache: a SHA-256 of the
+    rest, then an image, or LLVM's object file where images cannot be loaded. A damaged file counts
+    as absent.
     """
 
     def __init__(self, place: str, kinds: str) -> None:
         self.module, self.name = place.split(":")
         self.kinds = kinds
-        self.was_cached: bool | None = None  # None: not linked yet
+        self.was_cached: bool | None = None  # None: not loaded yet
         self._function: Callable[..., Any] | None = None
-        self._library: Any = None  # keeps the machine code in memory
+        self._memory: Any = None  # keeps the machine code
         self._lock = Lock()
 
     def __call__(self, *arguments: float) -> None:
         """Call the compiled function; it runs without the GIL."""
-        (self._function or self._linked())(*arguments)
+        (self._function or self._loaded())(*arguments)
 
     @property
     def path(self) -> Path:
         """Return the file of its machine code."""
-        return cache_folder() / f"{self.module.rpartition('.')[2]}.{self.name}.o"
+        return cache_folder() / f"{self.module.rpartition('.')[2]}.{self.name}.code"
 
     def code(self) -> bytes | None:
         """Return its machine code from the cache, or None where there is none, or a damaged one."""
@@ -55,24 +55,23 @@ class Entry:
         from glassformer.compiled.build import machine_code  # which imports Numba
 
         code = machine_code(getattr(import_module(self.module), self.name), self.kinds)
+        code = image_of(code, SYMBOL) if LOADS_IMAGES else code
         fresh = self.path.with_suffix(f".{os.getpid()}")
         with suppress(OSError):  # a full disk: this process alone has the code
             fresh.write_bytes(sha256(code).digest() + code)
             fresh.replace(self.path)
         return code
 
-    def _linked(self) -> Callable[..., Any]:
+    def _loaded(self) -> Callable[..., Any]:
         with self._lock:
             if self._function is None:
                 code = self.code()
                 self.was_cached = code is not None
-                library = binding.JITLibraryBuilder().add_object_img(code or self.compile())
-                library.add_current_process()  # the C library's mathematics
-                library.export_symbol(SYMBOL)
-                self._library = library.link(_linker(), f"{self.module}.{self.name}")
+                code = code or self.compile()
+                self._memory, address = load(code) if LOADS_IMAGES else _linked_by_llvm(code)
                 arguments = [c_void_p, c_void_p, *(KINDS[kind] for kind in self.kinds)]
-                linked = CFUNCTYPE(c_int32, *arguments)(self._library[SYMBOL])
-                self._function = partial(linked, NOWHERE, NOWHERE)
+                loaded = CFUNCTYPE(c_int32, *arguments)(address)
+                self._function = partial(loaded, NOWHERE, NOWHERE)
             return self._function
 
 
@@ -83,6 +82,19 @@ SYMBOL = "entry"  # name of the compiled function in its object file
 
 @cache
 def _linker() -> Any:
+    from llvmlite import binding
+
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding.create_lljit_compiler()
+
+
+def _linked_by_llvm(code: bytes) -> tuple[Any, int]:
+    """Return LLVM's library of an object file, to be kept, and the address of its function."""
+    from llvmlite import binding
+
+    library = binding.JITLibraryBuilder().add_object_img(code)
+    library.add_current_process()  # the C library's mathematics
+    library.export_symbol(SYMBOL)
+    linked = library.link(_linker(), sha256(code).hexdigest())
+    return linked, linked[SYMBOL]

@@ -1,15 +1,16 @@
 """Entries: the engine's functions that Python calls, and their compilation, once for each machine.
 
-    python -m glassformer.engine.entries        compile the encoder's half
+    python -m glassformer.engine.entries        compile what is missing, but for the decoder
 
-Numba compiles one function after the other in a process, so the encoder's half goes to a second
-process; both write to the cache of compiled code. What only constraints, prefixes and classifiers
-need is compiled when it is first called.
+Numba compiles one function after the other in a process. The decoder takes longest, so all else
+that a translation needs goes to a second process; both write to the cache of compiled code. What
+only constraints, prefixes and classifiers need is compiled when it is first called.
 """
 
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import cache
 
 from glassformer.compiled import Entry, kernel_name
@@ -30,18 +31,24 @@ def warm_up() -> None:
     if not missing:
         return
     began = time.perf_counter()
-    sys.stderr.write(f"Compiling for this processor ({kernel_name()}), once, about 15 s: ")
+    sys.stderr.write(f"Compiling for this processor ({kernel_name()}), once, in some seconds: ")
     sys.stderr.flush()
+    first, *others = missing
     helper = None
-    if usable_cores() > 1 and ENCODE in missing[1:]:
+    if others and usable_cores() > 1:
         command = [sys.executable, "-m", "glassformer.engine.entries"]
         helper = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    for entry in missing:
-        if entry is ENCODE and helper is not None and helper.wait() == 0:
-            continue
-        entry.compile()
+    first.compile()
+    if helper is None or helper.wait() != 0:
+        _compile(others)
     sys.stderr.write(f"{time.perf_counter() - began:.1f} s\n")
 
 
+def _compile(entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        if not entry.path.exists():
+            entry.compile()
+
+
 if __name__ == "__main__":
-    ENCODE.compile()
+    _compile(NEEDED[1:])
