@@ -26,7 +26,8 @@ REPORT = Path("inspect.html")
 def inspect(
     model: o.Model,
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="Text to translate, classify or continue.")
+        str | None,
+        typer.Argument(metavar="TEXT", help="Text to translate, classify, embed or continue."),
     ] = None,
     to: o.MainTo = None,
     output: Annotated[
@@ -137,7 +138,7 @@ def check(text: str | None, corpus: Path | None) -> None:
 
 def check_kind(name: str, model: "Pipeline", reference: Path | None, **options: object) -> None:
     """Refuse options that a model of this kind has no use for."""
-    from glassformer.pipeline import Classifier, Translator
+    from glassformer.pipeline import Generator, Translator
 
     if isinstance(model, Translator):
         return
@@ -148,8 +149,8 @@ def check_kind(name: str, model: "Pipeline", reference: Path | None, **options: 
             "Leave it out, or name the run of a translator.",
         )
     o.not_with(name, True, "Only a translator has a target language.", to=options.pop("to"))
-    if isinstance(model, Classifier):
-        o.not_with(name, True, "A classifier searches for no output.", **options)
+    if not isinstance(model, Generator):
+        o.not_with(name, True, f"A {model.settings.model.kind} searches for no output.", **options)
 
 
 def read(corpus: Path, reference: Path | None, limit: int | None, skip_bad: bool) -> "Examples":
