@@ -5,7 +5,7 @@ import torch
 
 from glassformer.data import grammar
 from glassformer.data.tokenizer import BOS, EOS, Tokenizer
-from glassformer.inspect.words import Side, Word, mark_ids, merged, readable, side, word_spans
+from glassformer.inspect.words import Side, Word, merged, readable, side, word_spans
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,3 @@ def test_merged_attention_is_summed_over_columns_and_the_mean_over_rows() -> Non
 
 def test_tokens_are_shown_without_the_mark_of_a_space() -> None:
     assert [readable(t) for t in ("▁dog", "s", "▁", "</s>")] == ["dog", "s", "▁", "</s>"]
-
-
-def test_mark_ids_are_found_by_name() -> None:
-    assert mark_ids(Tokenizer.train(["a dog"] * 5, 20)) == (BOS, EOS)

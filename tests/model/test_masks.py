@@ -55,6 +55,15 @@ def test_a_target_mask_allows_real_tokens_up_to_a_position(ids, pad_id):
     assert target_mask(torch.tensor(ids), pad_id).tolist() == expected
 
 
+def test_a_begin_mark_with_the_id_of_padding_is_attended_to():
+    ids = torch.tensor([[0, 4, 0]])
+    assert target_mask(ids, 0, begin_mark=True)[0, 0].tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, False],
+    ]
+
+
 def through_kernel(kernel):
     def attend(mask: Tensor, queries: int, keys: int) -> Tensor:
         generator = torch.Generator().manual_seed(0)

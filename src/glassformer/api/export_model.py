@@ -1,14 +1,16 @@
 """Write a model for another library in one call, and compare the two."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer import checkpoint, pretrained
+from glassformer.data.tokenizer import Tokenizer
 from glassformer.decode.options import SearchOptions
 from glassformer.decode.search import search
 from glassformer.errors import InputError, did_you_mean
 from glassformer.extras import require_torch
-from glassformer.pipeline import Translator, load_translator
+from glassformer.pipeline import Generator, Translator, load
 
 LONGEST = 60  # tokens of an answer that is compared
 TEXTS = (
@@ -46,16 +48,16 @@ def export(
     int8: bool = False,
     texts: tuple[str, ...] = TEXTS,
 ) -> Exported:
-    """Write a translator for another library; `glassformer export`.
+    """Write a translator or a language model for another library; `glassformer export`.
 
     model   folder of a run or checkpoint, or a bundled model.
-    to      "hf", "ctranslate2", "onnx" or "torch".
+    to      "hf", "ctranslate2", "onnx" or "torch"; of a language model "hf".
     output  the folder to write.
     int8    weights in eight bits, where the format has them.
     texts   sentences that both sides translate greedily, to be compared.
     """
     require_torch("An export")
-    from glassformer.interop.export_model import FORMATS
+    from glassformer.interop.export_model import FORMATS, LANGUAGE_MODEL_FORMATS, compared_tokens
 
     if to not in FORMATS:
         raise InputError(
@@ -68,18 +70,34 @@ def export(
         raise InputError(
             f"{folder} is there already.", "Its files could be mixed up.", "Name a new folder."
         )
-    ours = load_translator(model, engine="torch")
+    ours = load(model, engine="torch")
     saved = checkpoint.read(checkpoint.find(pretrained.resolve(model)))
-    answer = FORMATS[to](ours, saved, folder, int8)
-    theirs = [_inner(ids, ours) for ids in answer(list(texts))]
-    mine = [_inner(ids, ours) for ids in _greedy(ours, texts)]
-    pairs = [(x, a, b) for x, a, b in zip(texts, mine, theirs, strict=True) if a != b]
-    decode = ours.target_tokenizer.decode
-    shown = [f"{x!r}: here {decode(a)!r}, there {decode(b)!r}" for x, a, b in pairs]
-    return Exported(folder, to, len(texts) - len(pairs), len(texts), tuple(shown))
+    if isinstance(ours, Translator):
+        tokenizer, most, mine = ours.target_tokenizer, LONGEST - 1, _translated(ours, texts)
+        answer = FORMATS[to](ours, saved, folder, int8)
+    elif isinstance(ours, Generator) and to in LANGUAGE_MODEL_FORMATS:
+        texts = ("", *_spelt(ours, texts))
+        tokenizer, most = ours.tokenizer, compared_tokens(saved) - 1
+        mine = _continued(ours, texts, most)
+        answer = LANGUAGE_MODEL_FORMATS[to](ours, saved, folder, int8)
+    else:
+        raise InputError(
+            f"{model} holds a {saved.settings.model.kind}, which is not exported to {to}.",
+            "Translators are exported to every format, language models to hf.",
+            f"Name the run of a translator{'' if to == 'hf' else ', or choose --to hf'}.",
+        )
+    found = zip(texts, mine, answer(list(texts)), strict=True)
+    rows = [(x, _inner(a[:most], tokenizer), _inner(b[:most], tokenizer)) for x, a, b in found]
+    different = [
+        f"{text!r}: here {tokenizer.decode(a)!r}, there {tokenizer.decode(b)!r}"
+        for text, a, b in rows
+        if a != b
+    ]
+    return Exported(folder, to, len(rows) - len(different), len(rows), tuple(different))
 
 
-def _greedy(model: Translator, texts: tuple[str, ...]) -> list[list[int]]:
+def _translated(model: Translator, texts: Sequence[str]) -> list[list[int]]:
+    """Return the ids of the greedy translation of each text."""
     source, target = model.source_tokenizer, model.target_tokenizer
     rows = [source.source(ids) for ids in source.encode(list(texts))]
     options = SearchOptions(beam_size=1, length_penalty=0.0, max_length=LONGEST)
@@ -87,7 +105,21 @@ def _greedy(model: Translator, texts: tuple[str, ...]) -> list[list[int]]:
     return [one[0].ids for one in found]
 
 
-def _inner(ids: list[int], model: Translator) -> list[int]:
+def _continued(model: Generator, texts: Sequence[str], most: int) -> list[list[int]]:
+    """Return the ids of each text and of its greedy continuation."""
+    options = SearchOptions(beam_size=1, length_penalty=0.0, max_length=most)
+    return [one[0].ids for one in model.n_best(texts, options)]
+
+
+def _spelt(model: Generator, texts: Sequence[str]) -> list[str]:
+    """Return the texts whose every character the model has a subword for."""
+    rows = model.tokenizer.encode(texts)
+    return [
+        text for text, ids in zip(texts, rows, strict=True) if model.tokenizer.unk_id not in ids
+    ]
+
+
+def _inner(ids: list[int], tokenizer: Tokenizer) -> list[int]:
     """Return the ids without marks."""
-    target = model.target_tokenizer
-    return [i for i in ids[: LONGEST - 1] if i not in (target.bos_id, target.eos_id, target.pad_id)]
+    marks = tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id
+    return [i for i in ids if i not in marks]

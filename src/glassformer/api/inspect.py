@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.errors import InputError
 from glassformer.extras import require_torch
-from glassformer.pipeline import Classifier, Pipeline, Translator, load
+from glassformer.pipeline import Generator, Pipeline, Translator, load
 from glassformer.progress import progress as show_progress
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def inspect(
     called = name or (str(model) if isinstance(model, str | Path) else loaded.settings.model.kind)
     if beam_size is not None:
         search["beam_size"] = beam_size
-    elif target is None and not isinstance(loaded, Classifier):
+    elif target is None and isinstance(loaded, Translator | Generator):
         search.setdefault("beam_size", 5)
     return trace_of(loaded, text, target, name=called, truncate=truncate, **search)
 

@@ -18,10 +18,11 @@ def export(
         bool, typer.Option("--int8", help="Weights in 8 bits; of ctranslate2 and onnx.")
     ] = False,
 ) -> None:
-    """Write a translator for another library, and compare its answers with ours.
+    """Write a model for another library, and compare its answers with ours.
 
-    hf is a MarianMTModel with its tokenizer and card; onnx an encoder and a decoder step with a
-    cache; torch the same two as programs of torch.export.
+    Of a translator hf is a MarianMTModel with its tokenizer and card, onnx an encoder and a decoder
+    step with a cache, torch the same two as programs of torch.export. Of a language model hf is a
+    Llama or a GPT-2.
     """
     from glassformer.api.export_model import export as exported
 

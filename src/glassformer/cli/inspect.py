@@ -26,7 +26,8 @@ REPORT = Path("inspect.html")
 def inspect(
     model: o.Model,
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="Text to translate, classify or continue.")
+        str | None,
+        typer.Argument(metavar="TEXT", help="Text to translate, classify, embed or continue."),
     ] = None,
     to: o.MainTo = None,
     output: Annotated[
@@ -138,7 +139,7 @@ def check(text: str | None, corpus: Path | None) -> None:
 
 def check_kind(name: str, model: "Pipeline", reference: Path | None, **options: object) -> None:
     """Refuse options that do not apply to a model of this kind."""
-    from glassformer.pipeline import Classifier, Translator
+    from glassformer.pipeline import Generator, Translator
 
     if isinstance(model, Translator):
         return
@@ -149,8 +150,8 @@ def check_kind(name: str, model: "Pipeline", reference: Path | None, **options: 
             "Leave it out, or name the run of a translator.",
         )
     o.not_with(name, True, "Only a translator has a target language.", to=options.pop("to"))
-    if isinstance(model, Classifier):
-        o.not_with(name, True, "A classifier does not search.", **options)
+    if not isinstance(model, Generator):
+        o.not_with(name, True, f"A {model.settings.model.kind} does not search.", **options)
 
 
 def read(corpus: Path, reference: Path | None, limit: int | None, skip_bad: bool) -> "Examples":

@@ -7,7 +7,7 @@ in the order of the model's ids.
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -137,13 +137,71 @@ class LibraryTokenizer(ForeignTokenizer):
         return text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        return [self._tokenizer.id_to_token(int(i)) or f"<{int(i)}>" for i in ids]
+        return [self._piece(int(i)) for i in ids]
+
+    def _piece(self, i: int) -> str:
+        piece: str | None = self._tokenizer.id_to_token(i)
+        if piece is None:
+            return f"<{i}>"
+        return piece if i in self._special else self._spell(piece)
+
+    @cached_property
+    def _special(self) -> set[int]:
+        """Ids of marks and of other tokens that no text is split into."""
+        assert self.described.tokenizer is not None
+        added = self.described.tokenizer.get("added_tokens") or []
+        return self.marks | {token["id"] for token in added if token.get("special")}
+
+    @cached_property
+    def _spell(self) -> Callable[[str], str]:
+        assert self.described.tokenizer is not None
+        return spelling_of(self.described.tokenizer.get("decoder"))
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         offsets: list[tuple[int, int]] = self._tokenizer.encode(
             text, add_special_tokens=False
         ).offsets
         return offsets
+
+
+def spelling_of(decoder: Any) -> Callable[[str], str]:
+    """Return the function that writes a piece with ▁ where a word begins, by its decoder.
+
+    Pieces of byte-level BPE are bytes, each as a letter; those of WordPiece begin with ## within a
+    word; without a decoder each piece is a word.
+    """
+    parts = [decoder, *decoder.get("decoders", [])] if isinstance(decoder, dict) else []
+    kinds = {part.get("type"): part for part in parts if isinstance(part, dict)}
+    if "ByteLevel" in kinds:
+        return _of_bytes
+    if "WordPiece" in kinds:
+        within = str(kinds["WordPiece"].get("prefix", "##"))
+        return lambda piece: (
+            piece.removeprefix(within) if piece.startswith(within) else SPACE + piece
+        )
+    return str if kinds else SPACE.__add__
+
+
+def _of_bytes(piece: str) -> str:
+    """Return the text of a piece of byte-level BPE; bytes that are no text as <0xE2>."""
+    if not all(letter in BYTES for letter in piece):
+        return piece
+    content = bytes(BYTES[letter] for letter in piece)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in content)
+    return SPACE + text[1:] if text.startswith(" ") else text
+
+
+def _byte_letters() -> dict[str, int]:
+    """Return the byte of each letter of byte-level BPE: itself if it is visible, else from Ā on."""
+    visible = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in visible]
+    return {chr(b): b for b in visible} | {chr(256 + n): b for n, b in enumerate(hidden)}
+
+
+BYTES = _byte_letters()
 
 
 class PieceTokenizer(ForeignTokenizer):

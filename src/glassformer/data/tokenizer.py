@@ -146,13 +146,18 @@ class Tokenizer:
         pieces = {model.id_to_piece(i): (i, model.get_score(i)) for i in spelling}
         return SubwordSampler(Vocabulary(pieces, UNK, [i for i in ids if model.is_byte(i)]))
 
+    @property
+    def marks(self) -> set[int]:
+        """Ids that stand for no text: padding, and what begins and ends a text."""
+        return {PAD, BOS, EOS}
+
     def source(self, ids: Sequence[int]) -> list[int]:
         """Return the ids of a text as an encoder reads them, with marks."""
         return [*self.before, *ids, *self.after]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids; marks and padding are dropped."""
-        return self._pieces.decode([int(i) for i in ids if i not in (PAD, BOS, EOS)])
+        return self._pieces.decode([int(i) for i in ids if i not in self.marks])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The subwords themselves, ▁ where a word begins."""

@@ -261,7 +261,8 @@ def figures(trace: Trace) -> Iterator[tuple[str, "Callable[[], Figure]"]]:
         if all(side.words for side in trace.sides("cross")):
             yield "links", partial(word_links, trace)
     yield "heads", partial(measures_figure, trace)
-    yield "saliency", partial(saliency_figure, trace)
+    if trace.saliency:
+        yield "saliency", partial(saliency_figure, trace)
 
 
 def save_all(trace: Trace, folder: Path, suffix: str) -> list[Path]:

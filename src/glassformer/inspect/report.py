@@ -34,6 +34,7 @@ TITLES = {
     "translator": "Inside a translation",
     "language-model": "Inside a continuation",
     "classifier": "Inside a decision",
+    "embedder": "Inside an embedding",
 }
 ALWAYS_SHOWN = ("beam_size", "length_penalty")  # other search options only if not the default
 FRAME_HEIGHT = 900  # pixels of the view in a notebook; the rest scrolls

@@ -25,10 +25,10 @@ from glassformer.inspect import maps, saliency
 from glassformer.inspect.maps import Attention
 from glassformer.inspect.masking import HeadIndex, gated, gates_without
 from glassformer.inspect.tree import TOP, Node, SearchTree, best, path
-from glassformer.inspect.words import Side, Subwords, mark_ids, side
-from glassformer.pipeline import Classifier, Generator, Pipeline, Translator
+from glassformer.inspect.words import Side, Subwords, side
+from glassformer.pipeline import Classifier, Embedder, Generator, Pipeline, Translator
 
-TraceKind = Literal["translator", "language-model", "classifier"]
+TraceKind = Literal["translator", "language-model", "classifier", "embedder"]
 Saliency = dict[str, Tensor]
 
 
@@ -37,13 +37,14 @@ class Trace:
     """Everything about one text that went through a model.
 
     Rows of decoder and cross attention are the steps, each named by its output token; columns of
-    decoder attention are the decoder inputs: <s> and the tokens before.
+    decoder attention are the decoder inputs: the first one and the tokens before. The first is the
+    begin mark, or the first token of the text where a language model has no such mark.
     """
 
     kind: TraceKind
     model: str
     source: Side | None  # None for a language model
-    target: Side | None  # the output, with </s> if complete; None for a classifier
+    target: Side | None  # the output, with </s> if complete; None for an encoder alone
     attention: Attention
     saliency: Saliency  # gradient × input: see saliency.py
     nodes: tuple[Node, ...] = ()  # of the search, the root first
@@ -51,7 +52,7 @@ class Trace:
     search: dict[str, Any] | None = None  # its options; None if the output was forced
     vocabulary: dict[int, str] = field(default_factory=dict)  # the tokens of all nodes
     probabilities: dict[str, float] = field(default_factory=dict)  # of a classifier's labels
-    pooling: str | None = None  # of a classifier: mean, first or max
+    pooling: str | None = None  # of an encoder alone: mean, first or max
 
     @property
     def decoder_input(self) -> Side | None:
@@ -115,7 +116,7 @@ def trace_of(
     heads_off: Sequence[HeadIndex] = (),
     **options: Any,
 ) -> Trace:
-    """Translate, classify or continue `text`, and return its trace.
+    """Translate, classify, embed or continue `text`, and return its trace.
 
     `options` are those of `SearchOptions`. With a `target` there is no search; the output is
     forced. `truncate` cuts a text that is longer than the model was trained for. The output begins
@@ -124,21 +125,18 @@ def trace_of(
     """
     first = model.models[0] if isinstance(model, Translator) else model.model
     changed = partial(gated, first, gates_without(first, heads_off))
-    if isinstance(model, Classifier):
+    if not isinstance(model, Translator | Generator):
         if target is not None or options or prefix:
             given = "target" if target is not None else next(iter(options), "prefix")
+            what = "A classifier" if isinstance(model, Classifier) else "A model of embeddings"
             raise InputError(
-                f"A classifier was given {given}.",
+                f"{what} was given {given}.",
                 "It has no output text and no search.",
                 f"Leave {given} out.",
             )
-        return _classified(model, text, name, truncate, changed)
-    if not isinstance(model, Translator | Generator):
-        raise InputError(
-            "A model of embeddings has no output to trace.",
-            "A trace shows how an answer is found.",
-            "Look at its attention: glassformer inspect heads, or record_attention.",
-        )
+        if isinstance(model, Classifier):
+            return _classified(model, text, name, truncate, changed)
+        return _embedded(model, text, name, truncate, changed)
     make = model.options if isinstance(model, Translator) else SearchOptions
     return _Tracer(model, name, top, truncate, prefix, changed).trace(text, target, make(**options))
 
@@ -159,10 +157,9 @@ class _Tracer:
         self.given, self.changed = list(prefix), changed
         self.translates = isinstance(model, Translator)
         self.models = model.models if isinstance(model, Translator) else [model.model]
-        self.subwords: Subwords = (
-            model.target_tokenizer if isinstance(model, Translator) else model.tokenizer
-        )
-        self.bos, self.eos = mark_ids(self.subwords)
+        self.subwords = model.target_tokenizer if isinstance(model, Translator) else model.tokenizer
+        self.bos, self.eos = self.subwords.bos_id, self.subwords.eos_id
+        self.has_mark = model.begins_with_mark if isinstance(model, Generator) else True
         if self.eos in self.given:
             raise InputError(
                 "The prefix has an end mark.",
@@ -172,8 +169,12 @@ class _Tracer:
 
     def trace(self, text: str, target: str | None, options: SearchOptions) -> Trace:
         ids = _ids(self.model, text, self.truncate)
-        source = [*ids, mark_ids(self.model.tokenizer)[1]] if self.translates else None
-        prefix = [*([] if self.translates else ids), *self.given]
+        source, prefix = None, list(self.given)
+        if isinstance(self.model, Translator):
+            source = self.model.tokenizer.source(ids)
+        else:
+            self.bos, *read = self.model.begun(ids)
+            prefix = [*read, *self.given]
         if target is None:
             nodes = self._searched(source, prefix, options)
             answer = best(nodes)
@@ -203,7 +204,7 @@ class _Tracer:
         """Return the output text; a forced target keeps its spelling of unknown characters."""
         if target is not None and self.translates:
             return target
-        return self.subwords.decode(outputs)
+        return self.subwords.decode(outputs if self.has_mark else [self.bos, *outputs])
 
     def _searched(
         self, source: list[int] | None, prefix: list[int], options: SearchOptions
@@ -213,7 +214,16 @@ class _Tracer:
         decoders = [TorchDecoder(model) for model in self.models]
         sources = None if source is None else [source]
         with self.changed():
-            search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
+            search(
+                decoders,
+                sources,
+                self.bos,
+                self.eos,
+                options,
+                [prefix],
+                observer=tree,
+                bos_is_mark=self.has_mark,
+            )
         return tree.nodes()
 
     def _forced(
@@ -247,8 +257,7 @@ class _Tracer:
 def _classified(
     model: Classifier, text: str, name: str, truncate: bool, changed: maps.Changed
 ) -> Trace:
-    bos, _ = mark_ids(model.tokenizer)
-    ids = [bos, *_ids(model, text, truncate)]
+    ids = [model.tokenizer.bos_id, *_ids(model, text, truncate)]
     encoder, attention = maps.read(model.model, torch.tensor([ids]), changed)
     logits = saliency.mixed(model, encoder, [ids])
     read = side(model.tokenizer, text, ids)
@@ -266,9 +275,27 @@ def _classified(
     )
 
 
+def _embedded(
+    model: Embedder, text: str, name: str, truncate: bool, changed: maps.Changed
+) -> Trace:
+    ids = model.tokenizer.source(_ids(model, text, truncate))
+    _, attention = maps.read(model.model, torch.tensor([ids]), changed)
+    return Trace(
+        kind="embedder",
+        model=name,
+        source=side(model.tokenizer, text, ids),
+        target=None,
+        attention=attention,
+        saliency={},
+        pooling=model.settings.model.pooling,
+    )
+
+
 def _ids(model: Pipeline, text: str, truncate: bool) -> list[int]:
     (ids,) = model.tokenizer.encode([text])
     longest = model.settings.data.max_length
+    if isinstance(model, Embedder):
+        longest = model.max_length
     if not ids and not isinstance(model, Generator):
         raise DataError(
             f"The text {text!r} has no tokens.",

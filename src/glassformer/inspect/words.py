@@ -1,6 +1,6 @@
 """Tokens of one side of a trace, their words, and attention merged to words."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +16,8 @@ MARKS = ("<s>", "</s>")
 class Subwords(Protocol):
     """The part of a tokenizer that traces need."""
 
+    @property
+    def marks(self) -> set[int]: ...
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     def pieces(self, ids: Sequence[int]) -> list[str]: ...
@@ -32,7 +34,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Side:
-    """Tokens of one side. Tokens outside words are the marks <s> and </s>."""
+    """Tokens of one side. Tokens outside words are marks, such as <s> and </s>."""
 
     text: str
     ids: tuple[int, ...]
@@ -70,30 +72,33 @@ class Side:
 
 def side(tokenizer: Subwords, text: str, ids: Sequence[int]) -> Side:
     tokens = tokenizer.pieces(ids)
+    marks = tokenizer.pieces([i for i in tokenizer.marks if i >= 0])
     words = [
         Word(tokenizer.decode(ids[start:end]).strip() or "".join(tokens[start:end]), start, end)
-        for start, end in word_spans(tokens)
+        for start, end in word_spans(tokens, marks)
     ]
     return Side(text, tuple(ids), tuple(tokens), tuple(words))
 
 
-def word_spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
+def word_spans(tokens: Sequence[str], marks: Collection[str] = MARKS) -> list[tuple[int, int]]:
     """Return start and end of each word. A punctuation token is a word; marks are none."""
-    starts = [t for t in range(len(tokens)) if not t or _begins(tokens[t], tokens[t - 1])]
+    starts = [t for t in range(len(tokens)) if not t or _begins(tokens[t], tokens[t - 1], marks)]
     spans = zip(starts, [*starts[1:], len(tokens)], strict=True)
-    return [(start, end) for start, end in spans if tokens[start] not in MARKS]
+    return [(start, end) for start, end in spans if tokens[start] not in marks]
 
 
-def _begins(token: str, before: str) -> bool:
+def _begins(token: str, before: str, marks: Collection[str]) -> bool:
+    if token.startswith(SPACE) or token in marks:
+        return True
     if before == SPACE:  # a single space belongs to the next token
-        return token.startswith(SPACE) or token in MARKS
-    return token.startswith(SPACE) or _is_single(token) or _is_single(before)
+        return False
+    return before in marks or _is_punctuation(token) or _is_punctuation(before)
 
 
-def _is_single(token: str) -> bool:
-    """Return whether a token is a mark or punctuation, without letters or digits."""
+def _is_punctuation(token: str) -> bool:
+    """Return whether a token has neither letters nor digits."""
     text = token.removeprefix(SPACE)
-    return token in MARKS or (bool(text) and not any(c.isalnum() or c in INSIDE for c in text))
+    return bool(text) and not any(c.isalnum() or c in INSIDE for c in text)
 
 
 def readable(token: str) -> str:
@@ -111,10 +116,3 @@ def merged(
     by_column = torch.stack(summed, -1)
     means = [by_column[..., word.start : word.end, :].mean(-2) for word in rows]
     return torch.stack(means, -2)
-
-
-def mark_ids(tokenizer: Subwords) -> tuple[int, int]:
-    """Return the ids of <s> and </s>, which are below 4."""
-    first = tokenizer.pieces(range(4))
-    bos, eos = (first.index(mark) for mark in MARKS)
-    return bos, eos

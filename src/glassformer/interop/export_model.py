@@ -10,9 +10,13 @@ from glassformer.checkpoint.weights import set_weights
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.errors import InputError, MissingPackageError
 from glassformer.interop.ctranslate2 import to_ctranslate2
+from glassformer.interop.export_decoder import hugging_face_decoder
 from glassformer.interop.halves import in_halves
+from glassformer.interop.library_tokenizer import write_library_tokenizer
 from glassformer.interop.marian import to_marian
+from glassformer.interop.safetensors_file import write_tensors
 from glassformer.model.build import build
+from glassformer.pipeline.generator import Generator
 from glassformer.pipeline.translator import Translator
 from glassformer.quantize import dequantise_weights
 
@@ -50,11 +54,7 @@ def export_ctranslate2(model: Translator, saved: Checkpoint, folder: Path, int8:
 def export_hugging_face(model: Translator, saved: Checkpoint, folder: Path, int8: bool) -> Answer:
     """Write `folder` for Hugging Face as a MarianMTModel; return how it answers."""
     if int8:
-        raise InputError(
-            "Hugging Face's Marian has no eight bits.",
-            "Its folder holds weights in fp32.",
-            "Leave --int8 out, or export to ctranslate2 or onnx.",
-        )
+        raise _no_eight_bits("Hugging Face's folder")
     try:
         import torch
         from transformers import MarianMTModel
@@ -126,7 +126,7 @@ def export_torch(model: Translator, saved: Checkpoint, folder: Path, int8: bool)
     from glassformer.interop.onnx_model import to_torch
 
     if int8:
-        raise InputError("Programs of torch.export are written in fp32.", "", "Leave --int8 out.")
+        raise _no_eight_bits("A program of torch.export")
     to_torch(model.model, folder)
     for side, tokenizer in _sides(model).items():
         _write_subwords(folder / f"{side}.spm", tokenizer)
@@ -156,12 +156,70 @@ def export_torch(model: Translator, saved: Checkpoint, folder: Path, int8: bool)
     return answer
 
 
+def export_language_model(model: Generator, saved: Checkpoint, folder: Path, int8: bool) -> Answer:
+    """Write `folder` for Hugging Face as a Llama or a GPT-2; return how it answers."""
+    if int8:
+        raise _no_eight_bits("Hugging Face's folder")
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError:
+        raise MissingPackageError("transformers", "Hugging Face's format", "peers") from None
+    config, tensors = hugging_face_decoder(saved)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(tensors, folder)
+    (folder / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
+    write_library_tokenizer(model.tokenizer, folder, saved.settings.data.max_length)
+    (folder / "README.md").write_text(_language_model_card(saved), "utf-8")
+    again: Any = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    mark, behind = (
+        model.tokenizer.bos_id,
+        len(model.tokenizer.after if model.tokenizer.is_foreign else ()),
+    )
+    banned = [mark, model.tokenizer.pad_id] if model.begins_with_mark else []
+    banned = [i for i in banned if i >= 0 and i != model.tokenizer.eos_id]
+
+    def answer(texts: list[str]) -> list[list[int]]:
+        found = []
+        for text in texts:
+            read = tokenizer(text).input_ids
+            ids = torch.tensor([read[: len(read) - behind] or [mark]])
+            with torch.inference_mode():
+                out = again.generate(
+                    ids,
+                    attention_mask=torch.ones_like(ids),
+                    max_length=compared_tokens(saved),
+                    do_sample=False,
+                    suppress_tokens=banned or None,
+                    pad_token_id=model.tokenizer.eos_id,
+                )
+            found.append([int(i) for i in out[0][1:]])  # a search here does not return the first
+        return found
+
+    return answer
+
+
 FORMATS: dict[str, Callable[[Translator, Checkpoint, Path, bool], Answer]] = {
     "hf": export_hugging_face,
     "ctranslate2": export_ctranslate2,
     "onnx": export_onnx,
     "torch": export_torch,
 }
+LANGUAGE_MODEL_FORMATS = {"hf": export_language_model}
+
+
+def compared_tokens(saved: Checkpoint) -> int:
+    """Return the tokens of a text and its continuation that are compared, begin mark included."""
+    return min(LONGEST, saved.settings.data.max_length)
+
+
+def _no_eight_bits(what: str) -> InputError:
+    return InputError(
+        f"{what} has no eight bits.",
+        "It holds weights in fp32.",
+        "Leave --int8 out.",
+    )
 
 
 def _tokenizer_config(saved: Checkpoint, separate: bool) -> str:
@@ -191,6 +249,21 @@ tags:
 
 A translator that Glassformer trained, as a MarianMTModel in fp32. Positions have Marian's layout;
 the function is the same.
+"""
+
+
+def _language_model_card(saved: Checkpoint) -> str:
+    s = saved.settings.model
+    return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+tags:
+- glassformer
+---
+
+# Language model of {s.decoder_layers} layers, width {s.d_model}
+
+Written by Glassformer in fp32, with the architecture and the tensors of Hugging Face.
 """
 
 

@@ -1,12 +1,9 @@
-"""Import of a Hugging Face folder: config.json, one safetensors file, and a tokenizer."""
+"""Import of a Hugging Face folder: config.json, safetensors, and a tokenizer."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from glassformer.checkpoint.format import Checkpoint
 from glassformer.config import RunSettings
@@ -18,12 +15,12 @@ from glassformer.interop.foreign import (
     MAX_JSON,
     Array,
     Config,
-    Shape,
     Tensors,
     damaged,
     read_json,
     refused,
 )
+from glassformer.interop.safetensors_file import read_tensors
 from glassformer.interop.subwords import characters
 
 DECODERS = {
@@ -45,8 +42,7 @@ def import_hugging_face(folder: Path) -> Checkpoint:
             f"config.json: model_type is {kind!r}.",
             f"Glassformer imports {', '.join(KNOWN)}.",
         )
-    file = SafeTensors(_weights_file(folder))
-    tensors = Tensors(file.path.name, file.shapes, file.read)
+    tensors = read_tensors(folder)
     if kind == "bert":
         return _embedder(folder, config, tensors)
     if kind in ENCODER_DECODERS:
@@ -68,50 +64,6 @@ def _checkpoint(
     tensors.finish()
     settings = RunSettings.of(model=dict(model), data={"name": "files", **data})
     return Checkpoint(settings, weights, tokenizers)
-
-
-def _weights_file(folder: Path) -> Path:
-    found = sorted(folder.glob("*.safetensors"))
-    if len(found) != 1:
-        raise refused(
-            f"{folder} has {len(found)} safetensors files.",
-            "Weights are read from one file of safetensors, never from a pickle (.bin, .pt).",
-            "Save the model with save_pretrained(…, max_shard_size='100GB').",
-        )
-    return found[0]
-
-
-class SafeTensors:
-    """A safetensors file, read tensor by tensor. The library checks sizes before it reads."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            with safe_open(path, "np") as file:
-                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-                self.shapes: dict[str, Shape] = {n: tuple(x.get_shape()) for n, x in slices.items()}
-                self.short = {n for n, x in slices.items() if x.get_dtype() == "BF16"}
-        except (OSError, ValueError, SafetensorError) as error:
-            raise damaged(path, str(error)[:120]) from None
-
-    def read(self, name: str) -> Array:
-        if name in self.short:
-            return self._bf16(name)
-        try:
-            with safe_open(self.path, "np") as file:
-                array: Array = file.get_tensor(name)
-        except (OSError, ValueError, TypeError, AttributeError, SafetensorError) as error:
-            raise damaged(self.path, f"{name}: {str(error)[:80]}") from None
-        return array
-
-    def _bf16(self, name: str) -> Array:
-        """Return a tensor in bf16, which numpy lacks: the upper halves of fp32."""
-        with self.path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")  # safe_open has checked the header
-            begin, end = json.loads(file.read(length))[name]["data_offsets"]
-            file.seek(8 + length + begin)
-            halves = np.frombuffer(file.read(end - begin), np.dtype("<u2"))
-        return (halves.astype(np.uint32) << 16).view(np.float32).reshape(self.shapes[name])
 
 
 def _embedder(folder: Path, config: Config, tensors: Tensors) -> Checkpoint:

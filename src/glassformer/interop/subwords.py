@@ -13,9 +13,16 @@ PRE_TOKENIZERS = {"gpt-2": [BYTE_LEVEL], "smollm": [DIGITS, BYTE_LEVEL]}
 
 
 def sentencepiece_bpe(
-    pieces: Sequence[str], scores: Sequence[float], marks: Sequence[str], add_space: bool
+    pieces: Sequence[str],
+    scores: Sequence[float],
+    marks: Sequence[str],
+    add_space: bool,
+    unknown: int = 0,
 ) -> dict[str, Any]:
-    """Return sentencepiece's BPE: pairs whose piece has the highest score merge first."""
+    """Return sentencepiece's BPE: pairs whose piece has the highest score merge first.
+
+    `unknown` is the id of the piece for characters without one.
+    """
     ids = {piece: i for i, piece in enumerate(pieces)}
     merges = []
     for piece, i in ids.items():
@@ -24,6 +31,40 @@ def sentencepiece_bpe(
                 merges.append((-scores[i], ids[piece[:cut]], ids[piece[cut:]]))
     names = list(ids)
     merges.sort()
+    return {
+        **_frame(ids, marks),
+        **_spaces_as_pieces(add_space),
+        "model": {
+            **_bpe(ids, [[names[a], names[b]] for _, a, b in merges]),
+            "byte_fallback": True,
+            "unk_token": pieces[unknown],
+            "fuse_unk": True,
+        },
+    }
+
+
+def sentencepiece_unigram(
+    pieces: Sequence[str],
+    scores: Sequence[float],
+    marks: Sequence[str],
+    add_space: bool,
+    unknown: int = 0,
+) -> dict[str, Any]:
+    """Return sentencepiece's unigram model: the split with the highest sum of scores."""
+    return {
+        **_frame({piece: i for i, piece in enumerate(pieces)}, marks),
+        **_spaces_as_pieces(add_space),
+        "model": {
+            "type": "Unigram",
+            "unk_id": unknown,
+            "vocab": [list(pair) for pair in zip(pieces, scores, strict=True)],
+            "byte_fallback": any(piece.startswith(BYTE) for piece in pieces),
+        },
+    }
+
+
+def _spaces_as_pieces(add_space: bool) -> dict[str, Any]:
+    """Return the normalizer that writes a space as ▁, and the decoder that reads it."""
     normalizers: list[dict[str, Any]] = [
         {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
     ]
@@ -36,15 +77,8 @@ def sentencepiece_bpe(
         normalizers.insert(0, {"type": "Prepend", "prepend": "▁"})
         decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return {
-        **_frame(ids, marks),
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "decoder": {"type": "Sequence", "decoders": decoders},
-        "model": {
-            **_bpe(ids, [[names[a], names[b]] for _, a, b in merges]),
-            "byte_fallback": True,
-            "unk_token": pieces[0],
-            "fuse_unk": True,
-        },
     }
 
 

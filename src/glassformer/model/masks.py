@@ -28,9 +28,15 @@ def causal_mask(
     return (keys <= queries[:, None])[None, None]
 
 
-def target_mask(ids: Tensor, pad_id: int = 0) -> Bool[Tensor, "B 1 T T"]:
-    """Let position i attend to j ≤ i but not to padding."""
-    return padding_mask(ids, pad_id) & causal_mask(ids.size(1), device=ids.device)
+def target_mask(ids: Tensor, pad_id: int = 0, begin_mark: bool = False) -> Bool[Tensor, "B 1 T T"]:
+    """Let position i attend to j ≤ i but not to padding.
+
+    With `begin_mark` the first token is no padding: in Marian and T5 it has the id of padding.
+    """
+    mask = padding_mask(ids, pad_id)
+    if begin_mark:
+        mask = mask | (torch.arange(ids.size(1), device=ids.device) == 0)
+    return mask & causal_mask(ids.size(1), device=ids.device)
 
 
 def check_id_shape(ids: Tensor) -> None:

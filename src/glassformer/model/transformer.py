@@ -57,7 +57,7 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Return the features of `target`; with a `cache`, `target` follows the cached ids."""
         if mask is None and cache is None:
-            mask = target_mask(target, self.pad_id)
+            mask = target_mask(target, self.pad_id, begin_mark=True)
         return self.decoder(target, memory, mask, memory_mask, cache)
 
 

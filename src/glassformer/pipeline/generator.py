@@ -95,7 +95,7 @@ class Generator:
         first: int = 0,
     ) -> list[list[Translation]]:
         """Return the answers to each prompt, best first; `first` is the first prompt's number."""
-        rows = [self._begun(ids) for ids in encode_prefixes(self.tokenizer, prompts, "prompt")]
+        rows = [self.begun(ids) for ids in encode_prefixes(self.tokenizer, prompts, "prompt")]
 
         def answer(indices: Ids) -> list[list[Translation]]:
             found: dict[int, list[Translation]] = {}
@@ -128,7 +128,7 @@ class Generator:
         """Yield the continuation of the prompt piece by piece as it is decoded."""
         (prefix,) = encode_prefixes(self.tokenizer, [prompt], "prompt")
         options = _options(beam_size, **search)
-        return self._stream(self._begun(prefix), options, number)
+        return self._stream(self.begun(prefix), options, number)
 
     def chat(self, messages: str | Sequence[Message], **search: Unpack[SearchKeywords]) -> str:
         """Return the answer to messages, or to one text, by the model's own chat template.
@@ -151,7 +151,7 @@ class Generator:
         text = prompt_of(tokenizer.chat_template, messages_of(messages), bos, eos)
         (prompt,) = tokenizer.encode([text])
         if prompt[:1] != [tokenizer.bos_id]:
-            prompt = self._begun(prompt)
+            prompt = self.begun(prompt)
         how: dict[str, Any] = {"max_length": len(prompt) + ANSWER, **search}
         return self._stream(prompt, _options(1, **how), number)
 
@@ -160,7 +160,7 @@ class Generator:
         """Return whether every text begins with a mark, as the model was trained to read it."""
         return bool(self.tokenizer.before) or not self.tokenizer.is_foreign
 
-    def _begun(self, ids: Ids) -> Ids:
+    def begun(self, ids: Ids) -> Ids:
         """Return the ids with the mark of the beginning, where the model has one."""
         return [self.tokenizer.bos_id, *ids] if self.begins_with_mark or not ids else list(ids)
 

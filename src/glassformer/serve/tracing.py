@@ -16,7 +16,7 @@ from glassformer.inspect.masking import gated, gates_without
 from glassformer.inspect.pictures import CAUTION
 from glassformer.inspect.report import data_of, html_of, summary
 from glassformer.inspect.trace import Trace, trace_of
-from glassformer.pipeline import Classifier, Generator, Pipeline, Translator, load
+from glassformer.pipeline import Generator, Pipeline, Translator, load
 from glassformer.serve.models import Served
 from glassformer.serve.refusals import RequestError
 from glassformer.serve.schemas import ReportResponse, TraceRequest, TraceResponse
@@ -52,8 +52,9 @@ class Tracer:
 
     def answer(self, served: Served, body: TraceRequest) -> TraceResponse:
         pipeline, found = self.trace(served, body)
-        has_prompt = isinstance(pipeline, Generator) and body.target is None
-        prompt = len(pipeline.tokenizer.encode([body.text])[0]) if has_prompt else 0
+        prompt = 0
+        if isinstance(pipeline, Generator) and body.target is None:
+            prompt = len(pipeline.begun(pipeline.tokenizer.encode([body.text])[0])) - 1
         return TraceResponse(
             **data_of(found),
             summary=summary(found),
@@ -73,8 +74,8 @@ class Tracer:
 
 
 def _search(pipeline: Pipeline, body: TraceRequest) -> dict[str, Any]:
-    """Return the options of the search; a forced output and a classifier have none."""
-    if isinstance(pipeline, Classifier) or body.target is not None:
+    """Return the options of the search; a forced output and an encoder alone have none."""
+    if not isinstance(pipeline, Translator | Generator) or body.target is not None:
         return {}
     longest = {} if body.max_length is None else {"max_length": body.max_length}
     return {"beam_size": body.beam_size, **longest}

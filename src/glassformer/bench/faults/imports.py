@@ -1,12 +1,14 @@
 """Models of other libraries that a stranger has changed: `import` reads or refuses them.
 
-A quarter of the trials each: GGUF, llama2.c, CTranslate2 and Hugging Face's safetensors.
+A fifth of the trials each: GGUF, llama2.c, CTranslate2, and Hugging Face's safetensors in one file
+and in shards.
 """
 
 import json
 import shutil
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,6 +19,7 @@ from glassformer.bench.faults.campaign import Campaign, Result, Trial
 from glassformer.bench.faults.checkpoints import change_bytes
 from glassformer.errors import GlassformerError
 from glassformer.interop.import_model import read_foreign
+from glassformer.interop.safetensors_file import SHARD, write_tensors
 
 WORDS = ["<unk>", "<s>", "</s>", "<pad>", *"abcdefghijklmnop"]
 SIZE, D, D_FF, HEADS = len(WORDS), 32, 32, 4
@@ -101,9 +104,8 @@ def write_ctranslate2(folder: Path) -> None:
     (folder / "joint.spm").write_bytes(Tokenizer.train(TEXTS * 5, 40).model)
 
 
-def write_hugging_face(folder: Path) -> None:
+def write_hugging_face(folder: Path, shard: int = SHARD) -> None:
     """Write a Llama of one layer with a vocabulary of words."""
-    from safetensors.numpy import save_file
     from tokenizers import Tokenizer, models
 
     random = np.random.default_rng(0)
@@ -115,7 +117,7 @@ def write_hugging_face(folder: Path) -> None:
         f"{layer}input_layernorm.weight": (D,), f"{layer}post_attention_layernorm.weight": (D,),
     }  # fmt: skip
     weights = {n: random.normal(0, 0.3, shape).astype(np.float32) for n, shape in shapes.items()}
-    save_file(weights, folder / "model.safetensors")
+    write_tensors(weights, folder, shard)
     config = {
         "model_type": "llama", "vocab_size": SIZE, "hidden_size": D, "intermediate_size": D_FF,
         "num_hidden_layers": 1, "num_attention_heads": HEADS, "rms_norm_eps": 1e-5,
@@ -132,6 +134,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "llama2.c": write_llama2c,
     "ctranslate2": write_ctranslate2,
     "hugging face": write_hugging_face,
+    "hugging face, shards": partial(write_hugging_face, shard=16_000),
 }
 
 
@@ -176,4 +179,4 @@ def begin(folder: Path) -> Trial:
     return trial
 
 
-CAMPAIGN = Campaign("imports", begin, trials=8_000, quick=40, seconds=60.0, memory=3 << 30)
+CAMPAIGN = Campaign("imports", begin, trials=10_000, quick=40, seconds=60.0, memory=3 << 30)

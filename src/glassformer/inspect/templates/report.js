@@ -272,6 +272,7 @@ function start(document, window) {
   function listSaliency() {
     const names = Object.keys(trace.saliency).filter((name) => name !== "left_out");
     byId("s-saliency").hidden = names.length === 0;
+    if (names.length === 0) return; // of an embedding
     if (trace.kind === "classifier") { byId("saliency").replaceChildren(decisionTable()); return; }
     const methods = [["attention rollout", rollout, "--faint"], ["gradient × input", trace.saliency, "--for"]];
     saliencyMethods = methods.map(([method, values, tone]) => ({ tone, panels: names.map((name) => {
