@@ -115,6 +115,8 @@ class Sampling(Body):
     stream: bool = False
     stream_options: "StreamOptions | None" = None
     user: str | None = Field(None, description="Has no effect.")
+    frequency_penalty: float = Field(0, ge=0, le=0, description="There is no such penalty.")
+    presence_penalty: float = Field(0, ge=0, le=0, description="There is no such penalty.")
 
 
 class StreamOptions(Body):
@@ -128,9 +130,14 @@ class CompletionRequest(Sampling):
     echo: bool = Field(False, description="Begin each answer with its prompt.")
 
 
+class TextPart(Body):
+    type: Literal["text"]
+    text: Text
+
+
 class Message(Body):
-    role: Literal["system", "user", "assistant"]
-    content: Text
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | Annotated[list[TextPart], Field(max_length=LIMITS.texts)]
 
 
 class ChatRequest(Sampling):
@@ -180,6 +187,43 @@ class Chat(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: Usage | None = None
+
+
+class EmbeddingRequest(Body):
+    """Texts to turn into vectors."""
+
+    model: Name
+    input: Text | Texts
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="base64: the little-endian float32 numbers of each vector."
+    )
+    dimensions: int | None = Field(
+        None, ge=1, description="Numbers of a vector; only the model's own width is possible."
+    )
+    user: str | None = Field(None, description="Has no effect.")
+    truncate: bool = Field(
+        False, description="Cut texts that are too long instead of refusing. Ours."
+    )
+
+
+class Embedding(BaseModel):
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(BaseModel):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(BaseModel):
+    """A vector for each text, in their order."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
 
 
 class Model(BaseModel):
