@@ -85,33 +85,33 @@ def test_a_chat_with_a_model_without_a_template_is_refused_by_name(
         remote.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "hi"}])
 
 
-SAID: Any = [{"role": "system", "content": "a b"}, {"role": "user", "content": "c d"}]
+MESSAGES: Any = [{"role": "system", "content": "a b"}, {"role": "user", "content": "c d"}]
 
 
 def test_the_real_client_chats_as_python_does(
     remote: openai.OpenAI, pipelines: dict[str, Any]
 ) -> None:
     python = pipelines[CHAT]
-    read = python.chat_ids(SAID)
+    read = python.chat_ids(MESSAGES)
     how: dict[str, Any] = {"temperature": 0.7, "top_p": 0.9, "seed": 4}
     longest = len(read) - 1 + 9
-    whole = python.chat(SAID, max_length=longest, **how)
-    found = remote.chat.completions.create(model=CHAT, messages=SAID, max_tokens=9, **how)
+    whole = python.chat(MESSAGES, max_length=longest, **how)
+    found = remote.chat.completions.create(model=CHAT, messages=MESSAGES, max_tokens=9, **how)
     message, used = found.choices[0].message, found.usage
     assert message.content == whole and message.role == "assistant" and whole
     assert used is not None and used.prompt_tokens == len(read)
     assert 0 < used.completion_tokens <= 9
     assert used.total_tokens == used.prompt_tokens + used.completion_tokens
     greedy = remote.chat.completions.create(
-        model=CHAT, messages=SAID, max_completion_tokens=5, temperature=0
+        model=CHAT, messages=MESSAGES, max_completion_tokens=5, temperature=0
     )
-    expected = python.chat(SAID, max_length=len(read) + 4, sample=False)
+    expected = python.chat(MESSAGES, max_length=len(read) + 4, sample=False)
     assert greedy.choices[0].message.content == expected
     assert greedy.choices[0].finish_reason == "length"
 
 
 def test_a_streamed_chat_joins_to_the_whole_answer(remote: openai.OpenAI) -> None:
-    how: dict[str, Any] = {"model": CHAT, "messages": SAID, "max_tokens": 8, "seed": 2, "n": 2}
+    how: dict[str, Any] = {"model": CHAT, "messages": MESSAGES, "max_tokens": 8, "seed": 2, "n": 2}
     whole = remote.chat.completions.create(**how)
     texts, roles, reasons, counted = [""] * 2, [""] * 2, [""] * 2, 0
     options = {"include_usage": True}
@@ -129,7 +129,7 @@ def test_a_streamed_chat_joins_to_the_whole_answer(remote: openai.OpenAI) -> Non
 
 
 def test_a_stop_string_ends_a_chat_before_it(remote: openai.OpenAI) -> None:
-    how: dict[str, Any] = {"model": CHAT, "messages": SAID, "max_tokens": 12, "seed": 5}
+    how: dict[str, Any] = {"model": CHAT, "messages": MESSAGES, "max_tokens": 12, "seed": 5}
     whole = remote.chat.completions.create(**how).choices[0].message.content or ""
     stop = whole[2:4]
     for stream in (False, True):
@@ -149,13 +149,13 @@ def test_parts_of_a_message_and_the_later_name_of_its_role_are_read(client: Test
             "/v1/chat/completions",
             json={"model": CHAT, "messages": messages, "temperature": 0, "max_tokens": 6},
         ).json()["choices"]
-        for messages in (SAID, later)
+        for messages in (MESSAGES, later)
     ]
     assert answers[0] == answers[1]
 
 
 def test_a_stream_is_events_that_end_with_done(client: TestClient) -> None:
-    body = {"model": CHAT, "messages": SAID, "max_tokens": 3, "stream": True}
+    body = {"model": CHAT, "messages": MESSAGES, "max_tokens": 3, "stream": True}
     answer = client.post("/v1/chat/completions", json=body)
     assert answer.headers["content-type"].startswith("text/event-stream")
     *events, end = [line for line in answer.text.split("\n\n") if line]

@@ -10,11 +10,10 @@ from glassformer.pipeline import Classifier, Generator
 from glassformer.serve import schemas as s
 from glassformer.serve.chat import chat_ids
 from glassformer.serve.continuations import Continuation, NewTokens, prompts
-from glassformer.serve.endpoint import Endpoint, event_of
+from glassformer.serve.endpoint import DONE, Endpoint, event_of
 from glassformer.serve.libretranslate import limit_characters
 from glassformer.serve.server import Server
 
-DONE = "data: [DONE]\n\n"
 COMPLETION_TOKENS, CHAT_TOKENS = 16, 256  # where max_tokens is left out; 16 is OpenAI's own
 CHAT_OBJECT = "chat.completion"
 

@@ -62,6 +62,10 @@ class TranslateRequest(Lenient):
     alternatives: int = Field(
         0, ge=0, le=LIMITS.alternatives, description="Further translations of a text."
     )
+    stream: bool = Field(
+        False,
+        description="An event for each sentence, {index, text}, then the whole answer; ours.",
+    )
     api_key: str | None = Field(None, description="The token of the server, if it has one.")
     model: Name | None = Field(None, description="One of several translators; ours.")
 

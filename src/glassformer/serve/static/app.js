@@ -60,14 +60,22 @@ async function answer() {
   running = new AbortController();
   const began = performance.now(), { signal } = running;
   try {
-    const classifies = chosen().kind === "classifier";
-    const found = classifies ? await post("/api/classify", { q: state.text, model: state.model }, signal)
-      : await post("/translate", { q: state.text, source: sourceOf(state.to), target: state.to, model: state.model }, signal);
-    byId("answer").textContent = classifies
-      ? `${found.result.label} (${percent(found.result.probability)})` : found.translatedText;
+    if (chosen().kind === "classifier") {
+      const { result } = await post("/api/classify", { q: state.text, model: state.model }, signal);
+      byId("answer").textContent = `${result.label} (${percent(result.probability)})`;
+    } else await translate(signal);
     took = `${Math.round(performance.now() - began)} ms`;
     status(byId("inside").ariaBusy === "true" ? `${took} · looking inside…` : took);
   } catch (error) { fail(error); }
+}
+// A long text appears sentence by sentence; the answer before it stays until the first has come.
+async function translate(signal) {
+  const body = { q: state.text, source: sourceOf(state.to), target: state.to, model: state.model, stream: true };
+  let text = "";
+  for await (const event of events("/translate", body, signal)) {
+    text = event.translatedText ?? text + event.text;
+    byId("answer").textContent = text;
+  }
 }
 // A language model writes when it is told to; its text appears as it is made.
 async function write() {
