@@ -5,7 +5,7 @@ import torch
 
 from glassformer.data import grammar
 from glassformer.data.tokenizer import BOS, EOS, Tokenizer
-from glassformer.inspect.words import Side, Word, mark_ids, merged, readable, side, word_spans
+from glassformer.inspect.words import Side, Word, marks_of, merged, readable, side, word_spans
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,10 @@ def test_tokens_are_shown_without_the_mark_of_a_space() -> None:
     assert [readable(t) for t in ("▁dog", "s", "▁", "</s>")] == ["dog", "s", "▁", "</s>"]
 
 
-def test_mark_ids_are_found_by_name() -> None:
-    assert mark_ids(Tokenizer.train(["a dog"] * 5, 20)) == (BOS, EOS)
+def test_the_marks_of_a_tokenizer_are_found_by_name() -> None:
+    assert marks_of(Tokenizer.train(["a dog"] * 5, 20)) == {"<s>", "</s>"}
+
+
+def test_words_end_at_the_marks_of_an_imported_tokenizer() -> None:
+    tokens = ["<|start|>", "▁a", "b", "<|end|>", "▁c"]
+    assert word_spans(tokens, frozenset({"<|start|>", "<|end|>"})) == [(1, 3), (4, 5)]

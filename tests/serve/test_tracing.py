@@ -7,9 +7,11 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from glassformer.decode.options import SearchOptions
 from glassformer.inspect.trace import Trace, trace_of
 from glassformer.pipeline import load
 from glassformer.serve.tracing import aligned
+from serve.conftest import CHAT
 
 TEXT = "the old cat sees a dog"
 
@@ -82,6 +84,18 @@ def test_the_lens_ends_with_the_probabilities_of_the_answer(
     assert total == pytest.approx(trace.nodes[trace.answer or 0].log_probability, rel=1e-4)
     assert [token for token, *_ in found["lens"][-1]] == list(trace.target.tokens)
     assert traced(client, model="toy-labels")["lens"] == []
+
+
+def test_an_imported_language_model_is_traced_with_its_own_marks(
+    client: TestClient, folders: dict[str, Any]
+) -> None:
+    found = traced(client, model=CHAT, text="a b", max_length=9, beam_size=2)
+    model = load(folders[CHAT], engine="torch")
+    ((best,),) = model.n_best(["a b"], SearchOptions(beam_size=2, max_length=9))
+    assert found["trace"]["target"]["text"].startswith("a b")
+    assert [i for i in found["trace"]["target"]["ids"] if i != model.tokenizer.eos_id] == best.ids
+    assert found["log_probability"] == pytest.approx(best.log_probability, rel=1e-5)
+    assert model.tokenizer.eos_id in found["marks"]
 
 
 def test_bleu_is_against_the_reference(client: TestClient) -> None:

@@ -139,11 +139,44 @@ class LibraryTokenizer(ForeignTokenizer):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._tokenizer.id_to_token(int(i)) or f"<{int(i)}>" for i in ids]
 
+    def shown_pieces(self, ids: Sequence[int]) -> list[str]:
+        pieces = self.pieces(ids)
+        if not self._spells_bytes:
+            return pieces
+        return [
+            piece if i in self.marks else _spelt(piece)
+            for i, piece in zip(ids, pieces, strict=True)
+        ]
+
+    @cached_property
+    def _spells_bytes(self) -> bool:
+        """Return whether a character of a piece stands for a byte, as in GPT-2."""
+        return '"ByteLevel"' in json.dumps((self.described.tokenizer or {}).get("decoder"))
+
     def spans(self, text: str) -> list[tuple[int, int]]:
         offsets: list[tuple[int, int]] = self._tokenizer.encode(
             text, add_special_tokens=False
         ).offsets
         return offsets
+
+
+def _byte_characters() -> dict[str, int]:
+    """Return the byte of each character of GPT-2's vocabulary: printable ones are themselves."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(others)}
+
+
+BYTES = _byte_characters()
+CONTROLS = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
+
+
+def _spelt(piece: str) -> str:
+    """Return the text of a piece that spells bytes, ▁ for the space that it begins with."""
+    if not all(c in BYTES for c in piece):  # a mark, which is written as it is
+        return piece
+    text = bytes(BYTES[c] for c in piece).decode("utf-8", errors="replace")
+    return (SPACE + text[1:] if text.startswith(" ") else text).translate(CONTROLS)
 
 
 class PieceTokenizer(ForeignTokenizer):

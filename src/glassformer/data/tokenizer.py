@@ -158,6 +158,10 @@ class Tokenizer:
         """The subwords themselves, ▁ where a word begins."""
         return [self._pieces.id_to_piece(int(i)) for i in ids]
 
+    def shown_pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the subwords for a reader; those of some imported models stand for bytes."""
+        return self.pieces(ids)
+
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where in `text` each of its subwords stands, as characters from and to."""
         return self._pieces.encode(text, out_type="offset_mapping")["offsets"]

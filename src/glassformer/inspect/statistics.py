@@ -20,7 +20,6 @@ from glassformer.inspect.links import TextPair, mutual_information
 from glassformer.inspect.maps import Attention, Kind
 from glassformer.inspect.masking import HeadIndex
 from glassformer.inspect.word_attention import split_words, word_attentions
-from glassformer.inspect.words import mark_ids
 from glassformer.pipeline import Classifier, Embedder, Pipeline, Translator
 
 ROLE_SHARE = 0.5  # of a head's attention: only one position can have more
@@ -122,17 +121,16 @@ def _attention(model: Pipeline, text: Text, truncate: bool) -> Attention:
     longest = model.settings.data.max_length if truncate else None
     (read,) = model.tokenizer.encode([text[0]])
     read = read[:longest]
-    bos, eos = mark_ids(model.tokenizer)
     if isinstance(model, Classifier):
-        return maps.read(model.model, torch.tensor([[bos, *read]]))[1]
+        return maps.read(model.model, torch.tensor([[model.tokenizer.bos_id, *read]]))[1]
     if isinstance(model, Embedder):
         row = model.tokenizer.source(read)
         return maps.read(model.model, torch.tensor([row]))[1]
     if not isinstance(model, Translator):
-        return maps.decode([model.model], None, [bos, *read])[1]
+        return maps.decode([model.model], None, model.begun(read))[1]
     (target,) = model.target_tokenizer.encode([text[1]])
-    inputs = [mark_ids(model.target_tokenizer)[0], *target[:longest]]
-    return maps.decode([model.model], [*read, eos], inputs)[1]
+    inputs = [model.target_tokenizer.bos_id, *target[:longest]]
+    return maps.decode([model.model], model.source_tokenizer.source(read), inputs)[1]
 
 
 def _figures(kind: Kind, found: _Sums, bits: dict[tuple[int, int], float]) -> list[HeadFigures]:

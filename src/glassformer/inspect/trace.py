@@ -25,7 +25,7 @@ from glassformer.inspect import maps, saliency
 from glassformer.inspect.maps import Attention
 from glassformer.inspect.masking import HeadIndex, gated, gates_without
 from glassformer.inspect.tree import TOP, Node, SearchTree, best, path
-from glassformer.inspect.words import Side, Subwords, mark_ids, side
+from glassformer.inspect.words import Side, Subwords, side
 from glassformer.pipeline import Classifier, Generator, Pipeline, Translator
 
 TraceKind = Literal["translator", "language-model", "classifier"]
@@ -162,7 +162,7 @@ class _Tracer:
         self.subwords: Subwords = (
             model.target_tokenizer if isinstance(model, Translator) else model.tokenizer
         )
-        self.bos, self.eos = mark_ids(self.subwords)
+        self.eos = self.subwords.eos_id
         if self.eos in self.given:
             raise InputError(
                 "The prefix has an end mark.",
@@ -172,8 +172,12 @@ class _Tracer:
 
     def trace(self, text: str, target: str | None, options: SearchOptions) -> Trace:
         ids = _ids(self.model, text, self.truncate)
-        source = [*ids, mark_ids(self.model.tokenizer)[1]] if self.translates else None
-        prefix = [*([] if self.translates else ids), *self.given]
+        source: list[int] | None = None
+        if isinstance(self.model, Translator):
+            source, begun = self.model.source_tokenizer.source(ids), [self.subwords.bos_id]
+        else:
+            begun = self.model.begun(ids)  # an imported model may have no begin mark
+        self.bos, prefix = begun[0], [*begun[1:], *self.given]
         if target is None:
             nodes = self._searched(source, prefix, options)
             answer = best(nodes)
@@ -190,7 +194,7 @@ class _Tracer:
             kind="translator" if self.translates else "language-model",
             model=self.name,
             source=None if source is None else side(self.model.tokenizer, text, source),
-            target=side(self.subwords, self._text(outputs, target), outputs),
+            target=side(self.subwords, self._text([self.bos, *outputs], target), outputs),
             attention=attention,
             saliency=salient,
             nodes=tuple(nodes),
@@ -212,8 +216,18 @@ class _Tracer:
         tree = SearchTree(self.bos, self.eos, options, self.top, counted)
         decoders = [TorchDecoder(model) for model in self.models]
         sources = None if source is None else [source]
+        mark = isinstance(self.model, Translator) or self.model.begins_with_mark
         with self.changed():
-            search(decoders, sources, self.bos, self.eos, options, [prefix], observer=tree)
+            search(
+                decoders,
+                sources,
+                self.bos,
+                self.eos,
+                options,
+                [prefix],
+                observer=tree,
+                bos_is_mark=mark,
+            )
         return tree.nodes()
 
     def _forced(
@@ -247,8 +261,7 @@ class _Tracer:
 def _classified(
     model: Classifier, text: str, name: str, truncate: bool, changed: maps.Changed
 ) -> Trace:
-    bos, _ = mark_ids(model.tokenizer)
-    ids = [bos, *_ids(model, text, truncate)]
+    ids = [model.tokenizer.bos_id, *_ids(model, text, truncate)]
     encoder, attention = maps.read(model.model, torch.tensor([ids]), changed)
     logits = saliency.mixed(model, encoder, [ids])
     read = side(model.tokenizer, text, ids)
@@ -288,4 +301,4 @@ def _vocabulary(subwords: Subwords, nodes: Sequence[Node]) -> dict[int, str]:
     """Return the text of every token in the nodes."""
     mentioned = {node.token for node in nodes} | {t for node in nodes for t, _ in node.next}
     ids = sorted(mentioned)
-    return dict(zip(ids, subwords.pieces(ids), strict=True))
+    return dict(zip(ids, subwords.shown_pieces(ids), strict=True))

@@ -16,9 +16,15 @@ MARKS = ("<s>", "</s>")
 class Subwords(Protocol):
     """The part of a tokenizer that traces need."""
 
+    bos_id: int
+    eos_id: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     def pieces(self, ids: Sequence[int]) -> list[str]: ...
+    def shown_pieces(self, ids: Sequence[int]) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Side:
-    """Tokens of one side. Tokens outside words are the marks <s> and </s>."""
+    """Tokens of one side. Tokens outside words are marks, such as <s> and </s>."""
 
     text: str
     ids: tuple[int, ...]
@@ -69,31 +75,40 @@ class Side:
 
 
 def side(tokenizer: Subwords, text: str, ids: Sequence[int]) -> Side:
-    tokens = tokenizer.pieces(ids)
+    tokens = tokenizer.shown_pieces(ids)
     words = [
         Word(tokenizer.decode(ids[start:end]).strip() or "".join(tokens[start:end]), start, end)
-        for start, end in word_spans(tokens)
+        for start, end in word_spans(tokens, marks_of(tokenizer))
     ]
     return Side(text, tuple(ids), tuple(tokens), tuple(words))
 
 
-def word_spans(tokens: Sequence[str]) -> list[tuple[int, int]]:
+def marks_of(tokenizer: Subwords) -> frozenset[str]:
+    """Return the names of the tokens that stand for no text."""
+    ids = {tokenizer.bos_id, tokenizer.eos_id, *tokenizer.before, *tokenizer.after}
+    return frozenset(tokenizer.pieces(sorted(ids)))
+
+
+def word_spans(
+    tokens: Sequence[str], marks: frozenset[str] = frozenset(MARKS)
+) -> list[tuple[int, int]]:
     """Return start and end of each word. A punctuation token is a word; marks are none."""
-    starts = [t for t in range(len(tokens)) if not t or _begins(tokens[t], tokens[t - 1])]
+    single = [token in marks or _is_punctuation(token) for token in tokens]
+    starts = [t for t in range(len(tokens)) if not t or _begins(t, tokens, marks, single)]
     spans = zip(starts, [*starts[1:], len(tokens)], strict=True)
-    return [(start, end) for start, end in spans if tokens[start] not in MARKS]
+    return [(start, end) for start, end in spans if tokens[start] not in marks]
 
 
-def _begins(token: str, before: str) -> bool:
-    if before == SPACE:  # a single space belongs to the next token
-        return token.startswith(SPACE) or token in MARKS
-    return token.startswith(SPACE) or _is_single(token) or _is_single(before)
+def _begins(t: int, tokens: Sequence[str], marks: frozenset[str], single: Sequence[bool]) -> bool:
+    if tokens[t - 1] == SPACE:  # a single space belongs to the next token
+        return tokens[t].startswith(SPACE) or tokens[t] in marks
+    return tokens[t].startswith(SPACE) or single[t] or single[t - 1]
 
 
-def _is_single(token: str) -> bool:
-    """Return whether a token is a mark or punctuation, without letters or digits."""
+def _is_punctuation(token: str) -> bool:
+    """Return whether a token has neither letters nor digits."""
     text = token.removeprefix(SPACE)
-    return token in MARKS or (bool(text) and not any(c.isalnum() or c in INSIDE for c in text))
+    return bool(text) and not any(c.isalnum() or c in INSIDE for c in text)
 
 
 def readable(token: str) -> str:
@@ -111,10 +126,3 @@ def merged(
     by_column = torch.stack(summed, -1)
     means = [by_column[..., word.start : word.end, :].mean(-2) for word in rows]
     return torch.stack(means, -2)
-
-
-def mark_ids(tokenizer: Subwords) -> tuple[int, int]:
-    """Return the ids of <s> and </s>, which are below 4."""
-    first = tokenizer.pieces(range(4))
-    bos, eos = (first.index(mark) for mark in MARKS)
-    return bos, eos

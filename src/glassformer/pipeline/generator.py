@@ -151,7 +151,7 @@ class Generator:
 
     def prompt_ids(self, prompts: Sequence[str]) -> list[Ids]:
         """Return the ids that the model reads of each prompt, the begin mark included."""
-        return [self._begun(ids) for ids in encode_prefixes(self.tokenizer, prompts, "prompt")]
+        return [self.begun(ids) for ids in encode_prefixes(self.tokenizer, prompts, "prompt")]
 
     def chat_ids(self, messages: str | Sequence[Message]) -> Ids:
         """Return the ids that the model reads of messages, up to where its answer begins."""
@@ -159,7 +159,7 @@ class Generator:
         bos, eos = tokenizer.pieces([tokenizer.bos_id, tokenizer.eos_id])
         text = prompt_of(tokenizer.chat_template, messages_of(messages), bos, eos)
         (prompt,) = tokenizer.encode([text])
-        return prompt if prompt[:1] == [tokenizer.bos_id] else self._begun(prompt)
+        return prompt if prompt[:1] == [tokenizer.bos_id] else self.begun(prompt)
 
     def tokens(self, prompt: Ids, options: SearchOptions, number: int = 0) -> Iterator[int]:
         """Yield the tokens that follow the ids of a prompt, without the end mark.
@@ -175,7 +175,7 @@ class Generator:
         """Return whether every text begins with a mark, as the model was trained to read it."""
         return bool(self.tokenizer.before) or not self.tokenizer.is_foreign
 
-    def _begun(self, ids: Ids) -> Ids:
+    def begun(self, ids: Ids) -> Ids:
         """Return the ids with the mark of the beginning, where the model has one."""
         return [self.tokenizer.bos_id, *ids] if self.begins_with_mark or not ids else list(ids)
 

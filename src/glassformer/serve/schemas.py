@@ -308,6 +308,7 @@ class TraceResponse(BaseModel):
         "predict, its probability, and that of the token that is written."
     )
     prompt: int = Field(description="Tokens of a language model's prompt.")
+    marks: list[int] = Field(description="Ids that no output can be forced to go on from.")
     caution: str
 
 

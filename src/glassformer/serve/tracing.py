@@ -52,8 +52,9 @@ class Tracer:
 
     def answer(self, served: Served, body: TraceRequest) -> TraceResponse:
         pipeline, found = self.trace(served, body)
-        has_prompt = isinstance(pipeline, Generator) and body.target is None
-        prompt = len(pipeline.tokenizer.encode([body.text])[0]) if has_prompt else 0
+        prompt = 0
+        if isinstance(pipeline, Generator) and body.target is None:
+            prompt = len(pipeline.prompt_ids([body.text])[0]) - 1  # the first is not predicted
         return TraceResponse(
             **data_of(found),
             summary=summary(found),
@@ -62,6 +63,7 @@ class Tracer:
             bleu=_bleu(found, body.reference),
             lens=lens(pipeline, found, body),
             prompt=prompt,
+            marks=marks(pipeline),
             caution=CAUTION,
         )
 
@@ -135,7 +137,14 @@ def lens(
     if isinstance(pipeline, Translator):
         subwords = pipeline.target_tokenizer
     rows = zip(tokens.tolist(), best.tolist(), written.tolist(), strict=True)
-    return [list(zip(subwords.pieces(ids), p, own, strict=True)) for ids, p, own in rows]
+    return [list(zip(subwords.shown_pieces(ids), p, own, strict=True)) for ids, p, own in rows]
+
+
+def marks(pipeline: Pipeline) -> list[int]:
+    """Return the ids of tokens that no output can be forced to go on from."""
+    subwords = pipeline.target_tokenizer if isinstance(pipeline, Translator) else pipeline.tokenizer
+    found = {subwords.pad_id, subwords.unk_id, subwords.bos_id, subwords.eos_id}
+    return sorted(i for i in found if i >= 0)  # -1: the tokenizer has no such mark
 
 
 def _log_probability(trace: Trace) -> float:
