@@ -138,10 +138,16 @@ export function colour(name) {
   return window.getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// The colour of text on a shade of --for, so that the contrast is at least 4, and mostly far more.
+// Black or white on a shade of --for: the one with more contrast, which is at least 4.58.
 export function textOn(share) {
-  const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
-  return colour(share > (dark ? 0.6 : 0.78) ? "--page" : "--ink");
+  const [ground, ink] = ["--page", "--for"].map((name) =>
+    [1, 3, 5].map((at) => Number.parseInt(colour(name).slice(at, at + 2), 16)));
+  const light = ground.map((from, i) => {
+    const part = (from + share * (ink[i] - from)) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
+  return (luminance + 0.05) ** 2 > 0.05 * 1.05 ? "#000000" : "#ffffff";
 }
 
 const LETTER = 13; // pixels of a label, and of the line that it needs
