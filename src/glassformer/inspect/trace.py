@@ -171,7 +171,7 @@ class _Tracer:
             )
 
     def trace(self, text: str, target: str | None, options: SearchOptions) -> Trace:
-        ids = _ids(self.model, text, self.truncate)
+        ids = text_ids(self.model, text, self.truncate)
         source: list[int] | None = None
         if isinstance(self.model, Translator):
             source, begun = self.model.source_tokenizer.source(ids), [self.subwords.bos_id]
@@ -261,7 +261,7 @@ class _Tracer:
 def _classified(
     model: Classifier, text: str, name: str, truncate: bool, changed: maps.Changed
 ) -> Trace:
-    ids = [model.tokenizer.bos_id, *_ids(model, text, truncate)]
+    ids = [model.tokenizer.bos_id, *text_ids(model, text, truncate)]
     encoder, attention = maps.read(model.model, torch.tensor([ids]), changed)
     logits = saliency.mixed(model, encoder, [ids])
     read = side(model.tokenizer, text, ids)
@@ -279,7 +279,8 @@ def _classified(
     )
 
 
-def _ids(model: Pipeline, text: str, truncate: bool) -> list[int]:
+def text_ids(model: Pipeline, text: str, truncate: bool) -> list[int]:
+    """Return the ids of a text without marks; refuse one that is empty or too long."""
     (ids,) = model.tokenizer.encode([text])
     longest = model.settings.data.max_length
     if not ids and not isinstance(model, Generator):

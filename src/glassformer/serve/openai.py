@@ -139,6 +139,8 @@ async def answer_models(server: Server, _: None) -> s.ModelList:
                 created=server.created,
                 kind=one.kind,
                 directions=one.directions,
+                chat=isinstance(one.pipeline, Generator)
+                and bool(one.pipeline.tokenizer.chat_template),
                 int8=one.pipeline.int8,
                 labels=list(one.pipeline.labels) if isinstance(one.pipeline, Classifier) else [],
             )

@@ -238,6 +238,7 @@ class Model(BaseModel):
     kind: str
     directions: list[tuple[str, str]] = Field(description="Of a translator: source and target.")
     labels: list[str] = Field(description="Of a classifier.")
+    chat: bool = Field(description="It has a template for messages.")
     int8: bool = Field(description="Stored in eight bits, so that rounding changes nothing.")
 
 
@@ -292,6 +293,81 @@ class TraceRequest(Body):
     truncate: bool = False
 
 
+class LookRequest(Body):
+    """A closer look at one place of a trace."""
+
+    model: Name
+    text: Annotated[str, Field(max_length=20_000)]
+    to: Name | None = Field(None, description="Target language of a translator.")
+    output: Annotated[list[int], Field(max_length=4_096)] = Field(
+        default=[], description="Ids of the output, as the trace has them in `target`."
+    )
+    heads_off: Annotated[list[HeadName], Field(max_length=1_024)] = Field(
+        default=[], description="Heads whose output is zero: kind, layer and head from 0."
+    )
+    int8: bool = Field(False, description="Round the weights to eight bits first.")
+    truncate: bool = False
+
+
+class StepRequest(LookRequest):
+    """One step of one head."""
+
+    head: HeadName
+    row: int = Field(0, ge=0, description="Row of its attention, from 0.")
+
+
+class CodeLines(BaseModel):
+    """A function of Glassformer's source."""
+
+    path: str
+    name: str
+    first: int = Field(description="Line number in the file.")
+    text: str
+    marked: list[int] = Field(description="Numbers of the lines that compute the stage.")
+
+
+class StageResponse(BaseModel):
+    name: str
+    equation: str
+    text: str
+    rows: dict[str, list[float]]
+    columns: str = Field(description="What a column is: a feature, a token, an output token.")
+    code: list[CodeLines]
+
+
+class StepResponse(BaseModel):
+    """The stages of a step, from the embedding to the logits."""
+
+    head: HeadName
+    row: int
+    stages: list[StageResponse]
+    likely: list[str] = Field(description="The tokens of the columns of the logits.")
+
+
+class WhyRequest(LookRequest):
+    """Why a token was written, or why it and not another one."""
+
+    step: int = Field(ge=0, description="Step of the output, from 0.")
+    against: int | None = Field(None, ge=0, description="Id of the other token.")
+
+
+class WhyResponse(BaseModel):
+    """What a step depends on; positive is for the token that was written."""
+
+    value: float = Field(description="The log-odds, or the difference of log-probabilities.")
+    gradient: dict[str, list[float]] = Field(description="Of each token: source and target.")
+    left_out: dict[str, list[float]] = Field(description="Of each word: the fall without it.")
+    words: dict[str, list[str]] = Field(description="The words that were left out.")
+
+
+class PartsOfLabels(BaseModel):
+    """Parts of each label's logit above the others' mean, in the order of the labels."""
+
+    encoder: list[float]
+    ngrams: list[float]
+    each: list[tuple[str, list[float]]] = Field(description="Of each distinct n-gram.")
+
+
 class TraceResponse(BaseModel):
     """A trace in the format of docs/trace.md, and what was computed from it."""
 
@@ -308,6 +384,9 @@ class TraceResponse(BaseModel):
         "predict, its probability, and that of the token that is written."
     )
     prompt: int = Field(description="Tokens of a language model's prompt.")
+    parts: PartsOfLabels | None = Field(
+        description="Of a classifier with n-grams: the encoder's part of each label, and theirs."
+    )
     marks: list[int] = Field(description="Ids that no output can be forced to go on from.")
     caution: str
 

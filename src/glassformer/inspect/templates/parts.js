@@ -138,9 +138,9 @@ export function colour(name) {
   return window.getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// Black or white on a shade of --for: the one with more contrast, which is at least 4.58.
-export function textOn(share) {
-  const [ground, ink] = ["--page", "--for"].map((name) =>
+// Black or white on a shade of a colour: the one with more contrast, which is at least 4.58.
+export function textOn(share, tone = "--for") {
+  const [ground, ink] = ["--page", tone].map((name) =>
     [1, 3, 5].map((at) => Number.parseInt(colour(name).slice(at, at + 2), 16)));
   const light = ground.map((from, i) => {
     const part = (from + share * (ink[i] - from)) / 255;
@@ -162,7 +162,7 @@ export function gridPlace(context, rows, columns, options) {
   const left = widest(rows) + 8, room = (options.width || 640) - left - 2;
   const w = Math.max(2, Math.min(WIDEST, Math.floor(room / Math.max(1, columns.length))));
   const upright = widest(columns) <= w - 4;
-  return { left, top: upright ? LETTER + 8 : widest(columns) + 8, w, h: Math.min(w, HIGHEST),
+  return { left, top: upright ? LETTER + 8 : widest(columns) + 8, w, h: options.high || Math.min(w, HIGHEST),
     named: true, upright };
 }
 
