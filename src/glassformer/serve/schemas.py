@@ -391,6 +391,37 @@ class TraceResponse(BaseModel):
     caution: str
 
 
+class Run(BaseModel):
+    """A training run: each curve is steps and values."""
+
+    name: str
+    step: int
+    seconds_ago: float = Field(description="Since its log was last written to.")
+    curves: dict[str, list[tuple[int, float]]]
+
+
+class RunList(BaseModel):
+    """Training runs, the one that was written to last first."""
+
+    runs: list[Run]
+
+
+class Finding(BaseModel):
+    """What an experiment of the lab found."""
+
+    name: str
+    title: str
+    claim: str
+    outcome: str
+    because: str
+    quick: bool = Field(description="Toy sizes, which judge nothing.")
+    command: str
+
+
+class FindingList(BaseModel):
+    findings: list[Finding]
+
+
 class ReportResponse(BaseModel):
     """The report of `glassformer inspect`: one HTML page that needs nothing else."""
 

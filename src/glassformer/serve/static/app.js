@@ -8,6 +8,7 @@ import * as step from "/static/step.js";
 import * as saliency from "/static/saliency.js";
 import * as search from "/static/search.js";
 import * as tour from "/static/tour.js";
+import * as watch from "/static/watch.js";
 import * as why from "/static/why.js";
 import { fromAddress, headsOff, state, toAddress } from "/static/view.js";
 
@@ -250,6 +251,7 @@ async function start() {
     byId("compare").checked = state.compare;
     byId("beam").value = state.beam;
     changed();
+    await watch.start();
   } catch (error) { fail(error); }
 }
 start();
