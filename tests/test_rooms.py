@@ -51,15 +51,16 @@ MAY_IMPORT = {
     "doctor": GROUND
     | {"extras", "compiled", "device", "machine", "checkpoint", "pretrained", "pipeline"},
     "inspect": GROUND
-    | {"callable_module", "data", "machine", "model", "decode", "pipeline", "evaluate"}
-    | {"output", "picture", "progress"},
+    | {"callable_module", "data", "machine", "model", "decode", "ngrams", "pipeline"}
+    | {"evaluate", "output", "picture", "progress"},
     "lab": GROUND
     | {"callable_module", "data", "model", "train", "decode", "evaluate", "inspect", "measure"}
     | {"output", "picture"},
     "serve": GROUND
     | {"callable_module", "extras", "data", "decode", "pretrained", "pipeline", "inspect"}
     | {"evaluate", "progress"},
-    "serve/tracing.py": GROUND | {"extras", "decode", "pipeline", "evaluate", "inspect", "model"},
+    "serve/tracing.py": GROUND
+    | {"extras", "data", "decode", "pipeline", "evaluate", "inspect", "model"},
 }
 BEHIND_ALL = {"api", "bench", "interop", "cli"}  # may use everything; `cli` alone may use them
 FROM_SCRATCH = {"model", "train", "decode", "engine", "quantize", "pipeline"}

@@ -100,9 +100,7 @@ class NgramVotes:
 
     def words(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return a number for each word: a token's own id, or Σ idₚ · MIXᵖ of several."""
-        kinds = self.kinds[ids]
-        goes_on = np.zeros(len(ids), bool)
-        goes_on[1:] = (kinds[1:] == CONTINUES) & (kinds[:-1] != ALONE)
+        goes_on = self.continues(ids)
         place = np.arange(len(ids))
         within = place - np.maximum.accumulate(np.where(goes_on, 0, place))
         powers = np.ones(len(ids), np.int64)
@@ -111,6 +109,13 @@ class NgramVotes:
         numbers = np.zeros(int(word[-1]) + 1, np.int64)
         np.add.at(numbers, word, ids * powers[within])
         return numbers
+
+    def continues(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each token continues the word of the token before it."""
+        kinds = self.kinds[ids]
+        found = np.zeros(len(ids), bool)
+        found[1:] = (kinds[1:] == CONTINUES) & (kinds[:-1] != ALONE)
+        return found
 
     def coarse(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the columns of this table for those of a finer one."""

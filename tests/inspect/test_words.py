@@ -76,3 +76,8 @@ def test_merged_attention_is_summed_over_columns_and_the_mean_over_rows() -> Non
 
 def test_tokens_are_shown_without_the_mark_of_a_space() -> None:
     assert [readable(t) for t in ("▁dog", "s", "▁", "</s>")] == ["dog", "s", "▁", "</s>"]
+
+
+def test_words_end_at_the_marks_of_an_imported_tokenizer() -> None:
+    tokens = ["<|start|>", "▁a", "b", "<|end|>", "▁c"]
+    assert word_spans(tokens, {"<|start|>", "<|end|>"}) == [(1, 3), (4, 5)]

@@ -12,12 +12,20 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from cli.models import write_model
+from glassformer.api.import_model import import_model
 from glassformer.pipeline import load
 from glassformer.serve.app import application
 from glassformer.serve.models import Models
 from glassformer.serve.server import Server
+from interop.foreign_models import write_gguf
 
-KINDS = {"toy-translator": "translator", "toy-labels": "classifier", "toy-text": "language-model"}
+KINDS = {
+    "toy-translator": "translator",
+    "toy-labels": "classifier",
+    "toy-text": "language-model",
+    "toy-vectors": "embedder",
+}
+CHAT = "toy-chat"  # a Llama of one layer with a chat template, imported from GGUF
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +34,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("served")
     for name, kind in KINDS.items():
         write_model(place / name, kind)
-    return {name: place / name for name in KINDS}
+    write_gguf(place / "tiny.gguf", {})
+    import_model(place / "tiny.gguf", output=place / CHAT)
+    return {name: place / name for name in (*KINDS, CHAT)}
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """LibreTranslate's endpoints, by its own client as well."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -52,6 +53,64 @@ def test_auto_detects_the_language_and_leaves_the_target_s(client: TestClient) -
         {"language": "fr", "confidence": 100.0}
     ]
     assert client.post("/detect", json={"q": "xyz"}).json()[0]["confidence"] == 0
+
+
+def streamed(client: TestClient, **body: Any) -> list[Any]:
+    how = {"source": "en", "target": "fr", "stream": True}
+    answer = client.post("/translate", json=how | body)
+    assert answer.headers["content-type"].startswith("text/event-stream"), answer.text
+    *events, done = answer.text.removesuffix("\n\n").split("\n\n")
+    assert done == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events]
+
+
+def test_streamed_sentences_join_to_the_whole_answer(client: TestClient) -> None:
+    texts = [
+        LONG,
+        ITEMS,
+        "",
+        "  ",
+        "https://a.b/c",
+        " ".join(f"{one.capitalize()}." for one in TEXTS * 3),
+    ]
+    *pieces, last = streamed(client, q=texts)
+    assert last == translated(client, q=texts)
+    joined = [""] * len(texts)
+    for piece in pieces:
+        joined[piece["index"]] += piece["text"]
+    assert joined == last["translatedText"]
+    assert sum(piece["index"] == 0 for piece in pieces) == 3  # the sentences of LONG
+
+
+def test_the_first_sentence_is_translated_before_the_others(
+    client: TestClient, server: Server
+) -> None:
+    streamed(client, q=" ".join(f"{one.capitalize()}." for one in TEXTS * 3))
+    assert server.batcher.sizes == [1, 2, 4, 5]
+
+
+def test_a_stream_detects_the_language(client: TestClient) -> None:
+    *_, last = streamed(client, q=["the dog is here", "le chien est ici et là"], source="auto")
+    assert [one["language"] for one in last["detectedLanguage"]] == ["en", "fr"]
+    assert last["translatedText"][1] == "le chien est ici et là"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [({"format": "html"}, "format = 'html'"), ({"alternatives": 2}, "alternatives = 2")],
+)
+def test_what_is_known_at_the_end_only_is_not_streamed(
+    client: TestClient, change: dict[str, Any], problem: str
+) -> None:
+    body = {"q": "a dog", "source": "en", "target": "fr", "stream": True} | change
+    answer = client.post("/translate", json=body)
+    assert answer.status_code == 422 and problem in answer.json()["error"]
+
+
+def test_an_error_within_a_stream_is_its_last_event(client: TestClient) -> None:
+    body = {"q": "A dog. Dog " + "dog " * 100, "source": "en", "target": "fr", "stream": True}
+    events = client.post("/translate", json=body).text.removesuffix("\n\n").split("\n\n")
+    assert '"index": 0' in events[0] and "subwords" in events[-1] and '"next"' in events[-1]
 
 
 def test_html_keeps_its_tags(client: TestClient, pipelines: dict[str, Any]) -> None:

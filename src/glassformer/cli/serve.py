@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli import options as o
-from glassformer.serve.run import HOST, PORT
+from glassformer.serve.run import FINDINGS, HOST, PORT, RUNS
 from glassformer.serve.run import serve as run
 
 
@@ -48,6 +48,12 @@ def serve(
     deadline: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Time that a request may take.")
     ] = 60.0,
+    runs: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Training runs whose curves the page shows.")
+    ] = RUNS,
+    lab: Annotated[
+        str, typer.Option(metavar="FOLDER", help="Results of the lab that the page shows.")
+    ] = FINDINGS,
     int8: o.Int8 = False,
     threads: o.Threads = None,
 ) -> None:
@@ -66,4 +72,6 @@ def serve(
         deadline=deadline,
         int8=int8 or None,
         threads=threads,
+        runs=runs,
+        findings=lab,
     )

@@ -67,17 +67,23 @@ def gates_without(model: nn.Module, heads: Iterable[HeadIndex]) -> dict[str, Ten
     """Return the gates that set the output of these heads to zero."""
     names, modules = attention_names(model), attentions(model)
     gates: dict[str, Tensor] = {}
-    for kind, layer, head in heads:
-        name = names.get((kind, layer))
-        n_heads = modules[name].n_heads if name is not None else 0
-        if name is None or not 0 <= head < n_heads:
+    for kind, layer, head in check_heads(model, heads):
+        name = names[kind, layer]
+        gates.setdefault(name, torch.ones(modules[name].n_heads))[head] = 0
+    return gates
+
+
+def check_heads(model: nn.Module, heads: Iterable[HeadIndex]) -> list[HeadIndex]:
+    """Return the heads; refuse those that the model has not."""
+    known, found = set(head_indices(model)), list(heads)
+    for kind, layer, head in found:
+        if (kind, layer, head) not in known:
             raise InputError(
                 f"The model has no head {head} in layer {layer} of its {kind} attention.",
-                f"It has {len(head_indices(model))} heads; layers and heads count from 0.",
+                f"It has {len(known)} heads; layers and heads count from 0.",
                 "Use an index from head_indices(model).",
             )
-        gates.setdefault(name, torch.ones(n_heads))[head] = 0
-    return gates
+    return found
 
 
 def without_each(

@@ -101,14 +101,14 @@ def output_saliency(
         leaves.clear()
         ids = [torch.tensor(one, device=device).expand(len(steps), -1) for one in read]
         with torch.enable_grad():
-            features = _features(twin, ids)[torch.arange(len(steps), device=device), steps]
+            features = features_of(twin, ids)[torch.arange(len(steps), device=device), steps]
             answers = log_odds(twin.output(features), output_ids[steps])
         found.append(gradient_times_input(answers, leaves))
     parts = [torch.cat(rows).cpu() for rows in zip(*found, strict=True)]
     return dict(zip(("source", "target")[-len(read) :], parts, strict=True))
 
 
-def _features(model: Transformer | LanguageModel, ids: list[Tensor]) -> Float[Tensor, "R T D"]:
+def features_of(model: Transformer | LanguageModel, ids: list[Tensor]) -> Float[Tensor, "R T D"]:
     if isinstance(model, Transformer):
         return model.features(ids[0], ids[1])
     return model.features(ids[0])

@@ -130,7 +130,7 @@ def _attention(model: Pipeline, text: Text, truncate: bool) -> Attention:
         return maps.decode([model.model], None, model.begun(read))[1]
     (target,) = model.target_tokenizer.encode([text[1]])
     inputs = [model.target_tokenizer.bos_id, *target[:longest]]
-    return maps.decode([model.model], model.tokenizer.source(read), inputs)[1]
+    return maps.decode([model.model], model.source_tokenizer.source(read), inputs)[1]
 
 
 def _figures(kind: Kind, found: _Sums, bits: dict[tuple[int, int], float]) -> list[HeadFigures]:

@@ -158,8 +158,7 @@ class _Tracer:
         self.translates = isinstance(model, Translator)
         self.models = model.models if isinstance(model, Translator) else [model.model]
         self.subwords = model.target_tokenizer if isinstance(model, Translator) else model.tokenizer
-        self.bos, self.eos = self.subwords.bos_id, self.subwords.eos_id
-        self.has_mark = model.begins_with_mark if isinstance(model, Generator) else True
+        self.eos = self.subwords.eos_id
         if self.eos in self.given:
             raise InputError(
                 "The prefix has an end mark.",
@@ -168,13 +167,13 @@ class _Tracer:
             )
 
     def trace(self, text: str, target: str | None, options: SearchOptions) -> Trace:
-        ids = _ids(self.model, text, self.truncate)
-        source, prefix = None, list(self.given)
+        ids = text_ids(self.model, text, self.truncate)
+        source: list[int] | None = None
         if isinstance(self.model, Translator):
-            source = self.model.tokenizer.source(ids)
+            source, begun = self.model.source_tokenizer.source(ids), [self.subwords.bos_id]
         else:
-            self.bos, *read = self.model.begun(ids)
-            prefix = [*read, *self.given]
+            begun = self.model.begun(ids)  # an imported model may have no begin mark
+        self.bos, prefix = begun[0], [*begun[1:], *self.given]
         if target is None:
             nodes = self._searched(source, prefix, options)
             answer = best(nodes)
@@ -191,7 +190,7 @@ class _Tracer:
             kind="translator" if self.translates else "language-model",
             model=self.name,
             source=None if source is None else side(self.model.tokenizer, text, source),
-            target=side(self.subwords, self._text(outputs, target), outputs),
+            target=side(self.subwords, self._text([self.bos, *outputs], target), outputs),
             attention=attention,
             saliency=salient,
             nodes=tuple(nodes),
@@ -204,7 +203,7 @@ class _Tracer:
         """Return the output text; a forced target keeps its spelling of unknown characters."""
         if target is not None and self.translates:
             return target
-        return self.subwords.decode(outputs if self.has_mark else [self.bos, *outputs])
+        return self.subwords.decode(outputs)
 
     def _searched(
         self, source: list[int] | None, prefix: list[int], options: SearchOptions
@@ -213,6 +212,7 @@ class _Tracer:
         tree = SearchTree(self.bos, self.eos, options, self.top, counted)
         decoders = [TorchDecoder(model) for model in self.models]
         sources = None if source is None else [source]
+        mark = isinstance(self.model, Translator) or self.model.begins_with_mark
         with self.changed():
             search(
                 decoders,
@@ -222,7 +222,7 @@ class _Tracer:
                 options,
                 [prefix],
                 observer=tree,
-                bos_is_mark=self.has_mark,
+                bos_is_mark=mark,
             )
         return tree.nodes()
 
@@ -257,7 +257,7 @@ class _Tracer:
 def _classified(
     model: Classifier, text: str, name: str, truncate: bool, changed: maps.Changed
 ) -> Trace:
-    ids = [model.tokenizer.bos_id, *_ids(model, text, truncate)]
+    ids = [model.tokenizer.bos_id, *text_ids(model, text, truncate)]
     encoder, attention = maps.read(model.model, torch.tensor([ids]), changed)
     logits = saliency.mixed(model, encoder, [ids])
     read = side(model.tokenizer, text, ids)
@@ -278,7 +278,7 @@ def _classified(
 def _embedded(
     model: Embedder, text: str, name: str, truncate: bool, changed: maps.Changed
 ) -> Trace:
-    ids = model.tokenizer.source(_ids(model, text, truncate))
+    ids = model.tokenizer.source(text_ids(model, text, truncate))
     _, attention = maps.read(model.model, torch.tensor([ids]), changed)
     return Trace(
         kind="embedder",
@@ -291,7 +291,8 @@ def _embedded(
     )
 
 
-def _ids(model: Pipeline, text: str, truncate: bool) -> list[int]:
+def text_ids(model: Pipeline, text: str, truncate: bool) -> list[int]:
+    """Return the ids of a text without marks; refuse one that is empty or too long."""
     (ids,) = model.tokenizer.encode([text])
     longest = model.settings.data.max_length
     if isinstance(model, Embedder):

@@ -95,7 +95,7 @@ class Generator:
         first: int = 0,
     ) -> list[list[Translation]]:
         """Return the answers to each prompt, best first; `first` is the first prompt's number."""
-        rows = [self.begun(ids) for ids in encode_prefixes(self.tokenizer, prompts, "prompt")]
+        rows = self.prompt_ids(prompts)
 
         def answer(indices: Ids) -> list[list[Translation]]:
             found: dict[int, list[Translation]] = {}
@@ -126,9 +126,8 @@ class Generator:
         **search: Unpack[SearchKeywords],
     ) -> Iterator[str]:
         """Yield the continuation of the prompt piece by piece as it is decoded."""
-        (prefix,) = encode_prefixes(self.tokenizer, [prompt], "prompt")
-        options = _options(beam_size, **search)
-        return self._stream(self.begun(prefix), options, number)
+        (prefix,) = self.prompt_ids([prompt])
+        return self._stream(prefix, _options(beam_size, **search), number)
 
     def chat(self, messages: str | Sequence[Message], **search: Unpack[SearchKeywords]) -> str:
         """Return the answer to messages, or to one text, by the model's own chat template.
@@ -146,14 +145,30 @@ class Generator:
         **search: Unpack[SearchKeywords],
     ) -> Iterator[str]:
         """Yield the answer to messages piece by piece as it is decoded."""
+        prompt = self.chat_ids(messages)
+        how: dict[str, Any] = {"max_length": len(prompt) + ANSWER, **search}
+        return self._stream(prompt, _options(1, **how), number)
+
+    def prompt_ids(self, prompts: Sequence[str]) -> list[Ids]:
+        """Return the ids that the model reads of each prompt, the begin mark included."""
+        return [self.begun(ids) for ids in encode_prefixes(self.tokenizer, prompts, "prompt")]
+
+    def chat_ids(self, messages: str | Sequence[Message]) -> Ids:
+        """Return the ids that the model reads of messages, up to where its answer begins."""
         tokenizer = self.tokenizer
         bos, eos = tokenizer.pieces([tokenizer.bos_id, tokenizer.eos_id])
         text = prompt_of(tokenizer.chat_template, messages_of(messages), bos, eos)
         (prompt,) = tokenizer.encode([text])
-        if prompt[:1] != [tokenizer.bos_id]:
-            prompt = self.begun(prompt)
-        how: dict[str, Any] = {"max_length": len(prompt) + ANSWER, **search}
-        return self._stream(prompt, _options(1, **how), number)
+        return prompt if prompt[:1] == [tokenizer.bos_id] else self.begun(prompt)
+
+    def tokens(self, prompt: Ids, options: SearchOptions, number: int = 0) -> Iterator[int]:
+        """Yield the tokens that follow the ids of a prompt, without the end mark.
+
+        `options.max_length` counts all ids but the first, which is not predicted.
+        """
+        eos, mark = self.tokenizer.eos_id, self.begins_with_mark
+        begin, *prefix = prompt
+        return stream(self.decoder, None, begin, eos, options, prefix, number, bos_is_mark=mark)
 
     @property
     def begins_with_mark(self) -> bool:
@@ -165,10 +180,7 @@ class Generator:
         return [self.tokenizer.bos_id, *ids] if self.begins_with_mark or not ids else list(ids)
 
     def _stream(self, prompt: Ids, options: SearchOptions, number: int) -> Iterator[str]:
-        eos, mark = self.tokenizer.eos_id, self.begins_with_mark
-        begin, *prefix = prompt
-        tokens = stream(self.decoder, None, begin, eos, options, prefix, number, bos_is_mark=mark)
-        return pieces_of(self.tokenizer, prefix, tokens)
+        return pieces_of(self.tokenizer, prompt[1:], self.tokens(prompt, options, number))
 
 
 def _options(beam_size: int, **search: Any) -> SearchOptions:

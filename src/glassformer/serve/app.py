@@ -13,7 +13,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Respon
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from glassformer.serve import libretranslate, openai, own
+from glassformer.serve import embeddings, libretranslate, openai, own, watched
 from glassformer.serve.endpoint import Endpoint
 from glassformer.serve.guard import Guard
 from glassformer.serve.openapi import document, page
@@ -23,7 +23,9 @@ from glassformer.serve.server import STATIC, Server
 ENDPOINTS: tuple[Endpoint, ...] = (
     *libretranslate.ENDPOINTS,
     *openai.ENDPOINTS,
+    *embeddings.ENDPOINTS,
     *own.ENDPOINTS,
+    *watched.ENDPOINTS,
 )
 
 

@@ -1,27 +1,35 @@
-"""The text of a conversation, as a chat model was trained to read it."""
+"""The ids of a conversation, as a chat model was trained to read it."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
+from glassformer.pipeline import Generator
+from glassformer.serve.libretranslate import limit_characters
 from glassformer.serve.models import Served
 from glassformer.serve.refusals import RequestError
 from glassformer.serve.schemas import Message
 
-
-class ChatTemplate(Protocol):
-    """Turns messages into the prompt of a model."""
-
-    def __call__(self, messages: Sequence[Message]) -> str: ...
+ROLES = {"developer": "system"}  # the later name of the same role; templates know the earlier one
 
 
-def template_of(served: Served) -> ChatTemplate:
-    """Return the chat template of a model; refuse a model that has none."""
-    found: ChatTemplate | None = getattr(served.pipeline, "chat_template", None)
-    if found is None:
+def chat_ids(
+    served: Served, generator: Generator, messages: Sequence[Message], most: int
+) -> list[int]:
+    """Return the ids of messages by the model's own template; refuse a model that has none."""
+    if not generator.tokenizer.chat_template:
         raise RequestError(
             422,
             f"The model {served.name!r} has no chat template.",
             "It was trained to continue text, not to answer messages.",
             "Send a prompt to /v1/completions, or serve a chat model.",
         )
-    return found
+    limit_characters([text_of(one) for one in messages], most)
+    return generator.chat_ids(
+        [{"role": ROLES.get(one.role, one.role), "content": text_of(one)} for one in messages]
+    )
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a message, whose parts are joined as they are."""
+    if isinstance(message.content, str):
+        return message.content
+    return "".join(part.text for part in message.content)

@@ -6,11 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from glassformer.data.tokenizer import BOS, EOS
 from glassformer.decode.options import MAX_LENGTH, SearchOptions
-from glassformer.decode.search import stream
 from glassformer.pipeline import Generator
-from glassformer.pipeline.batches import encode_prefixes, pieces_of
+from glassformer.pipeline.batches import pieces_of
 from glassformer.serve.limits import Limits
 from glassformer.serve.refusals import RequestError, busy
 
@@ -21,28 +19,40 @@ Reason = Literal["stop", "length"]
 class Prompt:
     """A prompt that was checked, and how it is continued."""
 
-    ids: list[int]
+    ids: list[int]  # as the model reads it, the begin mark included
     options: SearchOptions
 
 
+@dataclass(frozen=True)
+class NewTokens:
+    """How many tokens a request asks for, or by default as many as have room."""
+
+    asked: int | None
+    default: int
+
+    def within(self, room: int) -> int:
+        return max(1, min(self.default, room)) if self.asked is None else self.asked
+
+
 def prompts(
-    generator: Generator, texts: Sequence[str], new_tokens: int, sampling: dict[str, Any]
+    generator: Generator, rows: Sequence[list[int]], limit: NewTokens, sampling: dict[str, Any]
 ) -> list[Prompt]:
-    """Return the prompts as ids; refuse those that leave no place for a continuation."""
-    rows = encode_prefixes(generator.tokenizer, texts, "prompt")
+    """Return the prompts; refuse those that leave no place for a continuation."""
     most = min(MAX_LENGTH, generator.decoder.max_target or MAX_LENGTH)
+    made = []
     for ids in rows:
-        if len(ids) + new_tokens > most:
+        read = len(ids) - 1  # the first is not predicted, and takes no place
+        new_tokens = limit.within(most - read)
+        if read + new_tokens > most:
             raise RequestError(
                 422,
                 f"The prompt has {len(ids):,} tokens, and {new_tokens:,} more are asked for.",
                 f"Together the model has places for {most:,}.",
                 "Shorten the prompt, or ask for less with max_tokens.",
             )
-    return [
-        Prompt(ids, SearchOptions(beam_size=1, max_length=len(ids) + new_tokens, **sampling))
-        for ids in rows
-    ]
+        options = SearchOptions(beam_size=1, max_length=read + new_tokens, **sampling)
+        made.append(Prompt(ids, options))
+    return made
 
 
 class Continuation:
@@ -58,11 +68,9 @@ class Continuation:
 
     def pieces(self) -> Iterator[str]:
         """Yield the text up to the first stop sequence."""
-        ids, options = self.prompt.ids, self.prompt.options
-        decoder, tokenizer = self.generator.decoder, self.generator.tokenizer
-        tokens = self._counted(stream(decoder, None, BOS, EOS, options, ids, self.number))
         held = ""  # may be the beginning of a stop sequence
-        for piece in pieces_of(tokenizer, ids, tokens):
+        tokenizer, read = self.generator.tokenizer, self.prompt.ids[1:]
+        for piece in pieces_of(tokenizer, read, self._counted()):
             held += piece
             places = [place for stop in self.stops if (place := held.find(stop)) >= 0]
             if places:
@@ -76,11 +84,11 @@ class Continuation:
         if held:
             yield held
 
-    def _counted(self, tokens: Iterator[int]) -> Iterator[int]:
-        most = self.prompt.options.max_length
-        for token in tokens:
+    def _counted(self) -> Iterator[int]:
+        ids, options = self.prompt.ids, self.prompt.options
+        for token in self.generator.tokens(ids, options, self.number):
             self.n_tokens += 1
-            if len(self.prompt.ids) + self.n_tokens == most:
+            if len(ids) - 1 + self.n_tokens == options.max_length:
                 self.reason = "length"
             yield token
 

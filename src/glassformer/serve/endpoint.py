@@ -44,16 +44,20 @@ class Endpoint:
     streams: bool = False
     public: bool = False  # needs no token
 
+    @property
+    def block(self) -> Callable[[GlassformerError], dict[str, Any]]:
+        """How clients of this endpoint read an error."""
+        return openai_block if self.style == "openai" else block
+
     def app(self, server: Server) -> Callable[[Request], Awaitable[Response]]:
         """Return the function that answers requests to this endpoint."""
-        made = block if self.style != "openai" else openai_block
 
         async def answer(request: Request) -> Response:
             try:
                 return await self._answer(server, request)
             except GlassformerError as error:
                 headers = error.headers if isinstance(error, RequestError) else {}
-                return JSONResponse(made(error), status_of(error), headers)
+                return JSONResponse(self.block(error), status_of(error), headers)
             except ClientDisconnect:
                 return Response(status_code=499)  # the client has left
 
@@ -70,7 +74,7 @@ class Endpoint:
             raise invalid(error) from None
         found = await finished(self.handler(server, body), request, server.limits.deadline)
         if isinstance(found, AsyncIterator):
-            events = timed(found, server.limits.deadline)
+            events = timed(found, server.limits.deadline, self.block)
             return StreamingResponse(events, media_type="text/event-stream")
         return JSONResponse(to_json(found))
 
@@ -181,16 +185,21 @@ async def _left(request: Request) -> None:
         pass
 
 
-async def timed(events: AsyncIterator[str], seconds: float) -> AsyncIterator[str]:
+async def timed(
+    events: AsyncIterator[str], seconds: float, made: Callable[[GlassformerError], dict[str, Any]]
+) -> AsyncIterator[str]:
     """Yield events up to the deadline; an error becomes the last event."""
     try:
         async with asyncio.timeout(seconds):
             async for event in events:
                 yield event
     except TimeoutError:
-        yield event_of(openai_block(too_late(seconds)))
+        yield event_of(made(too_late(seconds)))
     except GlassformerError as error:
-        yield event_of(openai_block(error))
+        yield event_of(made(error))
+
+
+DONE = "data: [DONE]\n\n"  # the last event of a stream that is whole
 
 
 def event_of(content: Any) -> str:

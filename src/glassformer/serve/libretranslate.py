@@ -1,13 +1,15 @@
 """LibreTranslate's endpoints: what clients of self-hosted translators speak."""
 
+from collections.abc import AsyncIterator
+
 from glassformer.data.direction import GUESSED, guess_language, language_shares
 from glassformer.pipeline import Translator
 from glassformer.serve import schemas as s
-from glassformer.serve.endpoint import Endpoint
+from glassformer.serve.endpoint import DONE, Endpoint, event_of
 from glassformer.serve.models import Served
 from glassformer.serve.refusals import RequestError
 from glassformer.serve.server import Server
-from glassformer.serve.translation import Translated, translate, translate_html
+from glassformer.serve.translation import Translated, stream, translate, translate_html
 
 BEAM = 5  # as `glassformer translate` has it
 NAMES = {
@@ -17,11 +19,15 @@ NAMES = {
 }  # fmt: skip
 
 
-async def answer_translate(server: Server, body: s.TranslateRequest) -> s.TranslateResponse:
+async def answer_translate(
+    server: Server, body: s.TranslateRequest
+) -> s.TranslateResponse | AsyncIterator[str]:
     texts = [body.q] if isinstance(body.q, str) else body.q
     limit_characters(texts, server.limits.characters)
     detected = detect_all(server, texts) if body.source == "auto" else None
     sources = [one.language for one in detected] if detected else [body.source] * len(texts)
+    if body.stream:
+        return _streamed(body, _pieces(server, body, texts, sources), detected)
     found: list[Translated] = [Translated("")] * len(texts)
     for source in dict.fromkeys(sources):
         if source == body.target:  # auto: it is in that language already
@@ -35,6 +41,46 @@ async def answer_translate(server: Server, body: s.TranslateRequest) -> s.Transl
         for i, answer in zip(chosen, answers, strict=True):
             found[i] = answer
     return _answer(body, found, detected)
+
+
+def _pieces(
+    server: Server, body: s.TranslateRequest, texts: list[str], sources: list[str]
+) -> list[AsyncIterator[str]]:
+    """Return the translation of each text by sentences; refuse what comes as a whole only."""
+    whole = "format" if body.format != "text" else "alternatives" if body.alternatives else None
+    if whole is not None:
+        raise RequestError(
+            422,
+            f"A translation with {whole} = {getattr(body, whole)!r} cannot be streamed.",
+            "Tags and alternatives are known when the whole text is translated.",
+            f"Leave {whole} out, or stream.",
+        )
+    found = []
+    for text, source in zip(texts, sources, strict=True):
+        if source == body.target:
+            found.append(_as_it_is(text))
+            continue
+        served, translator = server.models.translator(source, body.target, body.model)
+        options = translator.options(beam_size=BEAM)
+        found.append(stream(server.batcher, served, text, body.target, options))
+    return found
+
+
+async def _as_it_is(text: str) -> AsyncIterator[str]:
+    yield text
+
+
+async def _streamed(
+    body: s.TranslateRequest, pieces: list[AsyncIterator[str]], detected: list[s.Detected] | None
+) -> AsyncIterator[str]:
+    """Yield the event of each sentence, then the answer as a request without `stream` has it."""
+    whole = [""] * len(pieces)
+    for index, of_text in enumerate(pieces):
+        async for piece in of_text:
+            whole[index] += piece
+            yield event_of({"index": index, "text": piece})
+    yield event_of(_answer(body, [Translated(text) for text in whole], detected))
+    yield DONE
 
 
 async def _translated(
@@ -123,6 +169,7 @@ ENDPOINTS = (
         "libretranslate",
         s.TranslateRequest,
         form=True,
+        streams=True,
     ),
     Endpoint(
         "POST",

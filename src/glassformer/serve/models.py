@@ -8,11 +8,16 @@ from typing import TypeVar
 from glassformer import pretrained
 from glassformer.data.direction import GUESSED, from_language
 from glassformer.errors import did_you_mean
-from glassformer.pipeline import Classifier, Generator, Pipeline, Translator, load
+from glassformer.pipeline import Classifier, Embedder, Generator, Pipeline, Translator, load
 from glassformer.serve.refusals import SHOWN, RequestError
 
-T = TypeVar("T", Translator, Classifier, Generator)
-KINDS = {Translator: "translator", Classifier: "classifier", Generator: "language model"}
+T = TypeVar("T", Translator, Classifier, Generator, Embedder)
+KINDS = {
+    Translator: "translator",
+    Classifier: "classifier",
+    Generator: "language model",
+    Embedder: "embedder",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,8 @@ class Models:
                     one.pipeline.classify("a")
                 case Generator():
                     one.pipeline.generate("", max_length=2)
+                case Embedder():
+                    one.pipeline.embed("a")
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self.by_name.values())
@@ -86,15 +93,15 @@ class Models:
                 404,
                 f"No {wanted} is served.",
                 f"This server has {', '.join(f'{one.name} ({one.kind})' for one in self)}.",
-                f"Start it with the run of one: glassformer serve --model RUN of a {wanted}.",
+                f"Start it with the run of one: glassformer serve --model RUN of {_a(wanted)}.",
             )
         found = all_[0] if name is None else self.named(name)
         if not isinstance(found.pipeline, kind):
             others = ", ".join(one.name for one in all_) or "none"
             raise RequestError(
                 422,
-                f"The model {found.name!r} is a {found.kind}, not a {wanted}.",
-                f"This request is for a {wanted}; of these the server has: {others}.",
+                f"The model {found.name!r} is {_a(found.kind)}, not {_a(wanted)}.",
+                f"This request is for {_a(wanted)}; of these the server has: {others}.",
                 "Name one of them, or leave the model out.",
             )
         return found, found.pipeline
@@ -125,3 +132,7 @@ class Models:
             f"This server translates {', '.join(dict.fromkeys(pairs)) or 'nothing'}.",
             "Choose one of these directions: GET /languages lists them.",
         )
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

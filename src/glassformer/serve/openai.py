@@ -8,13 +8,12 @@ from typing import Any
 
 from glassformer.pipeline import Classifier, Generator
 from glassformer.serve import schemas as s
-from glassformer.serve.chat import template_of
-from glassformer.serve.continuations import Continuation, prompts
-from glassformer.serve.endpoint import Endpoint, event_of
+from glassformer.serve.chat import chat_ids
+from glassformer.serve.continuations import Continuation, NewTokens, prompts
+from glassformer.serve.endpoint import DONE, Endpoint, event_of
 from glassformer.serve.libretranslate import limit_characters
 from glassformer.serve.server import Server
 
-DONE = "data: [DONE]\n\n"
 COMPLETION_TOKENS, CHAT_TOKENS = 16, 256  # where max_tokens is left out; 16 is OpenAI's own
 CHAT_OBJECT = "chat.completion"
 
@@ -25,13 +24,14 @@ async def answer_completion(
     _, generator = server.models.of_kind(Generator, body.model)
     texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     limit_characters(texts, server.limits.characters)
-    found = continuations(generator, texts, body, body.max_tokens or COMPLETION_TOKENS)
+    limit = NewTokens(body.max_tokens, COMPLETION_TOKENS)
+    found = continuations(generator, generator.prompt_ids(texts), body, limit)
     server.writer.check(len(found))
     head = Head(body.model, "cmpl", "text_completion")
-    if body.stream:
-        return streamed(server, found, head, body)
-    answers = await written(server, found)
     begin = [text if body.echo else "" for text in texts for _ in range(body.n)]
+    if body.stream:
+        return streamed(server, found, head, body, begin)
+    answers = await written(server, found)
     choices = [
         s.Choice(index=i, text=first + text, finish_reason=one.reason)
         for i, (first, text, one) in enumerate(zip(begin, answers, found, strict=True))
@@ -43,14 +43,13 @@ async def answer_completion(
 
 async def answer_chat(server: Server, body: s.ChatRequest) -> s.Chat | AsyncIterator[str]:
     served, generator = server.models.of_kind(Generator, body.model)
-    prompt = template_of(served)(body.messages)
-    limit_characters([prompt], server.limits.characters)
-    most = body.max_completion_tokens or body.max_tokens or CHAT_TOKENS
-    found = continuations(generator, [prompt], body, most)
+    ids = chat_ids(served, generator, body.messages, server.limits.characters)
+    limit = NewTokens(body.max_completion_tokens or body.max_tokens, CHAT_TOKENS)
+    found = continuations(generator, [ids], body, limit)
     server.writer.check(len(found))
     head = Head(body.model, "chatcmpl", CHAT_OBJECT)
     if body.stream:
-        return streamed(server, found, head, body)
+        return streamed(server, found, head, body, [""] * len(found))
     answers = await written(server, found)
     choices = [
         s.ChatChoice(index=i, message=s.ChatMessage(content=text), finish_reason=one.reason)
@@ -62,7 +61,7 @@ async def answer_chat(server: Server, body: s.ChatRequest) -> s.Chat | AsyncIter
 
 
 def continuations(
-    generator: Generator, texts: list[str], body: s.Sampling, new_tokens: int
+    generator: Generator, rows: list[list[int]], body: s.Sampling, limit: NewTokens
 ) -> list[Continuation]:
     """Return the continuations to write: `n` of each prompt, in the order of the prompts."""
     sampling: dict[str, Any] = {"sample": False}
@@ -71,7 +70,7 @@ def continuations(
         sampling = {"sample": True, "temperature": body.temperature, "seed": seed}
         sampling |= {"top_p": body.top_p, "top_k": body.top_k}
     stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    checked = prompts(generator, texts, new_tokens, sampling)
+    checked = prompts(generator, rows, limit, sampling)
     each = [prompt for prompt in checked for _ in range(body.n)]
     return [Continuation(generator, one, number, stops) for number, one in enumerate(each)]
 
@@ -115,16 +114,15 @@ class Head:
 
 
 async def streamed(
-    server: Server, found: list[Continuation], head: Head, body: s.Sampling
+    server: Server, found: list[Continuation], head: Head, body: s.Sampling, begin: list[str]
 ) -> AsyncIterator[str]:
-    """Yield the events of an answer, choice after choice."""
-    echo = isinstance(body, s.CompletionRequest) and body.echo
+    """Yield the events of an answer, choice after choice; each starts with its text of `begin`."""
     for index, one in enumerate(found):
         if head.is_chat:
             delta = {"role": "assistant", "content": ""}
             yield head.event([{"index": index, "delta": delta, "finish_reason": None}])
-        if echo:
-            yield head.piece(index, one.generator.tokenizer.decode(one.prompt.ids))
+        if begin[index]:
+            yield head.piece(index, begin[index])
         async for piece in server.writer.pieces(one.pieces()):
             yield head.piece(index, piece)
         yield head.piece(index, "", one.reason)
@@ -141,6 +139,8 @@ async def answer_models(server: Server, _: None) -> s.ModelList:
                 created=server.created,
                 kind=one.kind,
                 directions=one.directions,
+                chat=isinstance(one.pipeline, Generator)
+                and bool(one.pipeline.tokenizer.chat_template),
                 int8=one.pipeline.int8,
                 labels=list(one.pipeline.labels) if isinstance(one.pipeline, Classifier) else [],
             )

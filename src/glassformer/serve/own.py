@@ -40,7 +40,17 @@ async def answer_report(server: Server, body: s.TraceRequest) -> s.ReportRespons
     return await server.looker.run(lambda tracer: tracer.report(served, body))
 
 
-def _looked_at(server: Server, body: s.TraceRequest) -> Served:
+async def answer_step(server: Server, body: s.StepRequest) -> s.StepResponse:
+    served = _looked_at(server, body)
+    return await server.looker.run(lambda tracer: tracer.step(served, body))
+
+
+async def answer_why(server: Server, body: s.WhyRequest) -> s.WhyResponse:
+    served = _looked_at(server, body)
+    return await server.looker.run(lambda tracer: tracer.why(served, body))
+
+
+def _looked_at(server: Server, body: s.TraceRequest | s.LookRequest) -> Served:
     served = server.models.named(body.model)
     if body.to is not None and isinstance(served.pipeline, Translator):
         served.pipeline.check_target(body.to)
@@ -65,6 +75,24 @@ ENDPOINTS = (
         "Look inside a model: attention, search and saliency of one text.",
         "glassformer",
         s.TraceRequest,
+    ),
+    Endpoint(
+        "POST",
+        "/api/step",
+        answer_step,
+        s.StepResponse,
+        "Take one step of one head apart: numbers, equations and lines of source.",
+        "glassformer",
+        s.StepRequest,
+    ),
+    Endpoint(
+        "POST",
+        "/api/why",
+        answer_why,
+        s.WhyResponse,
+        "Explain a token of an output, alone or against another one.",
+        "glassformer",
+        s.WhyRequest,
     ),
     Endpoint(
         "POST",

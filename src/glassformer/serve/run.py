@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from glassformer import pretrained
@@ -12,6 +13,7 @@ from glassformer.errors import CheckpointError, MissingPackageError, SettingsErr
 from glassformer.extras import is_installed
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+RUNS, FINDINGS = "runs", "results/lab"  # where `train` and `lab run` write
 HOST, PORT = "127.0.0.1", 8642
 MIN_TOKEN = 16  # characters: one that cannot be guessed
 
@@ -51,6 +53,8 @@ def serve(
     deadline: float | None = None,
     int8: bool | None = None,
     threads: int | None = None,
+    runs: str | Path = RUNS,
+    findings: str | Path = FINDINGS,
 ) -> None:
     """Serve models over HTTP until SIGINT or SIGTERM.
 
@@ -62,6 +66,8 @@ def serve(
     deadline     seconds that a request may take. None: 60.
     int8         compute in 8 bits. None: as each model is stored.
     threads      of the processor, at most. None: as many as the process may use.
+    runs         folder of training runs whose curves the page shows, if it exists.
+    findings     folder of the lab's results, likewise.
     """
     check_address(host, token)
     for package in ("starlette", "uvicorn"):
@@ -91,6 +97,8 @@ def serve(
         frozenset(LOOPBACK | names),
         any_address=host in ("0.0.0.0", "::"),
         origins=tuple(cors),
+        runs=Path(runs),
+        findings=Path(findings),
     )
     server.models.warm_up()
     config = uvicorn.Config(

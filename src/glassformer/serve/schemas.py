@@ -62,6 +62,10 @@ class TranslateRequest(Lenient):
     alternatives: int = Field(
         0, ge=0, le=LIMITS.alternatives, description="Further translations of a text."
     )
+    stream: bool = Field(
+        False,
+        description="An event for each sentence, {index, text}, then the whole answer; ours.",
+    )
     api_key: str | None = Field(None, description="The token of the server, if it has one.")
     model: Name | None = Field(None, description="One of several translators; ours.")
 
@@ -115,6 +119,8 @@ class Sampling(Body):
     stream: bool = False
     stream_options: "StreamOptions | None" = None
     user: str | None = Field(None, description="Has no effect.")
+    frequency_penalty: float = Field(0, ge=0, le=0, description="There is no such penalty.")
+    presence_penalty: float = Field(0, ge=0, le=0, description="There is no such penalty.")
 
 
 class StreamOptions(Body):
@@ -128,9 +134,14 @@ class CompletionRequest(Sampling):
     echo: bool = Field(False, description="Begin each answer with its prompt.")
 
 
+class TextPart(Body):
+    type: Literal["text"]
+    text: Text
+
+
 class Message(Body):
-    role: Literal["system", "user", "assistant"]
-    content: Text
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | Annotated[list[TextPart], Field(max_length=LIMITS.texts)]
 
 
 class ChatRequest(Sampling):
@@ -182,6 +193,43 @@ class Chat(BaseModel):
     usage: Usage | None = None
 
 
+class EmbeddingRequest(Body):
+    """Texts to turn into vectors."""
+
+    model: Name
+    input: Text | Texts
+    encoding_format: Literal["float", "base64"] = Field(
+        "float", description="base64: the little-endian float32 numbers of each vector."
+    )
+    dimensions: int | None = Field(
+        None, ge=1, description="Numbers of a vector; only the model's own width is possible."
+    )
+    user: str | None = Field(None, description="Has no effect.")
+    truncate: bool = Field(
+        False, description="Cut texts that are too long instead of refusing. Ours."
+    )
+
+
+class Embedding(BaseModel):
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(BaseModel):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(BaseModel):
+    """A vector for each text, in their order."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+
+
 class Model(BaseModel):
     id: str
     object: Literal["model"] = "model"
@@ -190,6 +238,7 @@ class Model(BaseModel):
     kind: str
     directions: list[tuple[str, str]] = Field(description="Of a translator: source and target.")
     labels: list[str] = Field(description="Of a classifier.")
+    chat: bool = Field(description="It has a template for messages.")
     int8: bool = Field(description="Stored in eight bits, so that rounding changes nothing.")
 
 
@@ -244,6 +293,81 @@ class TraceRequest(Body):
     truncate: bool = False
 
 
+class LookRequest(Body):
+    """A closer look at one place of a trace."""
+
+    model: Name
+    text: Annotated[str, Field(max_length=20_000)]
+    to: Name | None = Field(None, description="Target language of a translator.")
+    output: Annotated[list[int], Field(max_length=4_096)] = Field(
+        default=[], description="Ids of the output, as the trace has them in `target`."
+    )
+    heads_off: Annotated[list[HeadName], Field(max_length=1_024)] = Field(
+        default=[], description="Heads whose output is zero: kind, layer and head from 0."
+    )
+    int8: bool = Field(False, description="Round the weights to eight bits first.")
+    truncate: bool = False
+
+
+class StepRequest(LookRequest):
+    """One step of one head."""
+
+    head: HeadName
+    row: int = Field(0, ge=0, description="Row of its attention, from 0.")
+
+
+class CodeLines(BaseModel):
+    """A function of Glassformer's source."""
+
+    path: str
+    name: str
+    first: int = Field(description="Line number in the file.")
+    text: str
+    marked: list[int] = Field(description="Numbers of the lines that compute the stage.")
+
+
+class StageResponse(BaseModel):
+    name: str
+    equation: str
+    text: str
+    rows: dict[str, list[float]]
+    columns: str = Field(description="What a column is: a feature, a token, an output token.")
+    code: list[CodeLines]
+
+
+class StepResponse(BaseModel):
+    """The stages of a step, from the embedding to the logits."""
+
+    head: HeadName
+    row: int
+    stages: list[StageResponse]
+    likely: list[str] = Field(description="The tokens of the columns of the logits.")
+
+
+class WhyRequest(LookRequest):
+    """Why a token was written, or why it and not another one."""
+
+    step: int = Field(ge=0, description="Step of the output, from 0.")
+    against: int | None = Field(None, ge=0, description="Id of the other token.")
+
+
+class WhyResponse(BaseModel):
+    """What a step depends on; positive is for the token that was written."""
+
+    value: float = Field(description="The log-odds, or the difference of log-probabilities.")
+    gradient: dict[str, list[float]] = Field(description="Of each token: source and target.")
+    left_out: dict[str, list[float]] = Field(description="Of each word: the fall without it.")
+    words: dict[str, list[str]] = Field(description="The words that were left out.")
+
+
+class PartsOfLabels(BaseModel):
+    """Parts of each label's logit above the others' mean, in the order of the labels."""
+
+    encoder: list[float]
+    ngrams: list[float]
+    each: list[tuple[str, list[float]]] = Field(description="Of each distinct n-gram.")
+
+
 class TraceResponse(BaseModel):
     """A trace in the format of docs/trace.md, and what was computed from it."""
 
@@ -260,7 +384,42 @@ class TraceResponse(BaseModel):
         "predict, its probability, and that of the token that is written."
     )
     prompt: int = Field(description="Tokens of a language model's prompt.")
+    parts: PartsOfLabels | None = Field(
+        description="Of a classifier with n-grams: the encoder's part of each label, and theirs."
+    )
+    marks: list[int] = Field(description="Ids that no output can be forced to go on from.")
     caution: str
+
+
+class Run(BaseModel):
+    """A training run: each curve is steps and values."""
+
+    name: str
+    step: int
+    seconds_ago: float = Field(description="Since its log was last written to.")
+    curves: dict[str, list[tuple[int, float]]]
+
+
+class RunList(BaseModel):
+    """Training runs, the one that was written to last first."""
+
+    runs: list[Run]
+
+
+class Finding(BaseModel):
+    """What an experiment of the lab found."""
+
+    name: str
+    title: str
+    claim: str
+    outcome: str
+    because: str
+    quick: bool = Field(description="Toy sizes, which judge nothing.")
+    command: str
+
+
+class FindingList(BaseModel):
+    findings: list[Finding]
 
 
 class ReportResponse(BaseModel):

@@ -21,6 +21,8 @@ class Server:
     hosts: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"})  # by which it is called
     any_address: bool = False  # it may be called by every numeric address
     origins: tuple[str, ...] = ()  # of other sites whose pages may call it
+    runs: Path | None = None  # folder of training runs that the page shows
+    findings: Path | None = None  # folder of results of the lab
     created: int = field(default_factory=lambda: int(time.time()))
 
     def __post_init__(self) -> None:

@@ -138,10 +138,16 @@ export function colour(name) {
   return window.getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// The colour of text on a shade of --for, so that the contrast is at least 4, and mostly far more.
-export function textOn(share) {
-  const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
-  return colour(share > (dark ? 0.6 : 0.78) ? "--page" : "--ink");
+// Black or white on a shade of a colour: the one with more contrast, which is at least 4.58.
+export function textOn(share, tone = "--for") {
+  const [ground, ink] = ["--page", tone].map((name) =>
+    [1, 3, 5].map((at) => Number.parseInt(colour(name).slice(at, at + 2), 16)));
+  const light = ground.map((from, i) => {
+    const part = (from + share * (ink[i] - from)) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  });
+  const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
+  return (luminance + 0.05) ** 2 > 0.05 * 1.05 ? "#000000" : "#ffffff";
 }
 
 const LETTER = 13; // pixels of a label, and of the line that it needs
@@ -156,7 +162,7 @@ export function gridPlace(context, rows, columns, options) {
   const left = widest(rows) + 8, room = (options.width || 640) - left - 2;
   const w = Math.max(2, Math.min(WIDEST, Math.floor(room / Math.max(1, columns.length))));
   const upright = widest(columns) <= w - 4;
-  return { left, top: upright ? LETTER + 8 : widest(columns) + 8, w, h: Math.min(w, HIGHEST),
+  return { left, top: upright ? LETTER + 8 : widest(columns) + 8, w, h: options.high || Math.min(w, HIGHEST),
     named: true, upright };
 }
 

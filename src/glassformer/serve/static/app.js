@@ -4,9 +4,12 @@ import * as attention from "/static/attention.js";
 import * as exports from "/static/exports.js";
 import * as lens from "/static/lens.js";
 import { decoded, drawGrid, el, percent } from "/static/parts.js";
+import * as step from "/static/step.js";
 import * as saliency from "/static/saliency.js";
 import * as search from "/static/search.js";
 import * as tour from "/static/tour.js";
+import * as watch from "/static/watch.js";
+import * as why from "/static/why.js";
 import { fromAddress, headsOff, state, toAddress } from "/static/view.js";
 
 const byId = (id) => document.getElementById(id);
@@ -60,27 +63,38 @@ async function answer() {
   running = new AbortController();
   const began = performance.now(), { signal } = running;
   try {
-    const classifies = chosen().kind === "classifier";
-    const found = classifies ? await post("/api/classify", { q: state.text, model: state.model }, signal)
-      : await post("/translate", { q: state.text, source: sourceOf(state.to), target: state.to, model: state.model }, signal);
-    byId("answer").textContent = classifies
-      ? `${found.result.label} (${percent(found.result.probability)})` : found.translatedText;
+    if (chosen().kind === "classifier") {
+      const { result } = await post("/api/classify", { q: state.text, model: state.model }, signal);
+      byId("answer").textContent = `${result.label} (${percent(result.probability)})`;
+    } else await translate(signal);
     took = `${Math.round(performance.now() - began)} ms`;
     status(byId("inside").ariaBusy === "true" ? `${took} · looking inside…` : took);
   } catch (error) { fail(error); }
 }
+// A long text appears sentence by sentence; the answer before it stays until the first has come.
+async function translate(signal) {
+  const body = { q: state.text, source: sourceOf(state.to), target: state.to, model: state.model, stream: true };
+  let text = "";
+  for await (const event of events("/translate", body, signal)) {
+    text = event.translatedText ?? text + event.text;
+    byId("answer").textContent = text;
+  }
+}
 // A language model writes when it is told to; its text appears as it is made.
-async function write() {
+async function write(asMessage) {
   if (running) running.abort();
   running = new AbortController();
   clear();
-  const body = { model: state.model, prompt: state.text.trimEnd(), max_tokens: 120, stream: true,
+  const text = state.text.trimEnd();
+  const given = asMessage ? { messages: [{ role: "user", content: text }] } : { prompt: text };
+  const body = { model: state.model, ...given, max_tokens: 120, stream: true,
     temperature: Number(byId("temperature").value), top_k: Number(byId("top-k").value), top_p: Number(byId("top-p").value) };
-  byId("answer").textContent = body.prompt;
+  byId("answer").textContent = asMessage ? "" : text;
   status("writing…");
   try {
-    for await (const event of events("/v1/completions", body, running.signal)) {
-      byId("answer").append(event.choices.map((one) => one.text).join(""));
+    const path = asMessage ? "/v1/chat/completions" : "/v1/completions";
+    for await (const event of events(path, body, running.signal)) {
+      byId("answer").append(event.choices.map((one) => one.text ?? one.delta.content ?? "").join(""));
     }
     status("");
   } catch (error) { fail(error); }
@@ -96,6 +110,11 @@ function request(more = {}) {
   if (kind === "language model") body.max_length = 40;
   if (state.reference.trim() && kind === "translator") body.reference = state.reference;
   return body;
+}
+// What a closer look at this answer asks for.
+function place(found) {
+  const { model, text, to, heads_off } = request();
+  return { model, text, heads_off, ...(to ? { to } : {}), output: found.trace.target ? found.trace.target.ids : [] };
 }
 async function look() {
   looking = new AbortController();
@@ -116,6 +135,8 @@ async function look() {
     search.show(found, act);
     lens.show(found);
     saliency.show(found);
+    step.show(found, place(found));
+    why.show(found, place(found));
     facts();
     changes(other);
     byId("tour-start").hidden = chosen().kind !== "translator";
@@ -125,6 +146,7 @@ async function look() {
 }
 function act(what) {
   toAddress();
+  if (what === "view") step.refresh();
   if (what === "search") { if (looking) looking.abort(); clear(); look(); }
 }
 function outcome(found) {
@@ -139,16 +161,17 @@ function facts() {
 }
 // The answer with all heads and a free search, with the changes, and in eight bits.
 function changes(other) {
+  const columns = [["answer", (found) => el("bdi", { dir: "auto" }, outcome(found))],
+    ["log-probability", (found) => found.log_probability.toFixed(3)], ["BLEU", (found) => found.bleu.toFixed(1)]]
+    .filter(([name]) => name === "answer" || (name === "BLEU" ? plain.bleu : plain.log_probability) !== undefined);
   const row = (name, found) => el("tr", {}, el("th", { scope: "row" }, name),
-    el("td", { class: "text" }, el("bdi", { dir: "auto" }, outcome(found))),
-    el("td", {}, found.log_probability === undefined ? "–" : found.log_probability.toFixed(3)),
-    el("td", {}, found.bleu === undefined ? "–" : found.bleu.toFixed(1)));
+    ...columns.map(([column, of]) => el("td", column === "answer" ? { class: "text" } : {}, of(found))));
   const off = state.off.size ? `${state.off.size} ${state.off.size > 1 ? "heads" : "head"} off` : "";
   const forced = state.prefix.length ? `first ${state.prefix.length} forced` : "";
   const rows = [row("as it is", plain)];
   if (shown !== plain) rows.push(row([off, forced].filter(Boolean).join(", "), shown));
   if (other) rows.push(row("INT8", other));
-  byId("changes").replaceChildren(el("thead", {}, el("tr", {}, ...["", "answer", "log-probability", "BLEU"].map((name) =>
+  byId("changes").replaceChildren(el("thead", {}, el("tr", {}, el("td"), ...columns.map(([name]) =>
     el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows));
   byId("other").replaceChildren();
   if (!other) return;
@@ -180,6 +203,7 @@ function setModel(id, text) {
   byId("compare-label").hidden = chosen().int8;
   byId("reference-label").hidden = kind !== "translator";
   for (const one of ["temperature-label", "top-k-label", "top-p-label", "continue"]) byId(one).hidden = kind !== "language model";
+  byId("reply").hidden = !chosen().chat;
   const example = EXAMPLES[kind];
   state.text = text ?? (typeof example === "string" ? example : example[sourceOf(state.to)] || "");
   byId("model").value = id;
@@ -197,7 +221,8 @@ function listen() {
   on("beam", "change", () => { if (byId("beam").checkValidity()) { state.beam = Number(byId("beam").value); act("search"); } });
   on("reference", "change", () => { state.reference = byId("reference").value; act("search"); });
   on("compare", "change", () => { state.compare = byId("compare").checked; act("search"); });
-  on("continue", "click", write);
+  on("continue", "click", () => write(false));
+  on("reply", "click", () => write(true));
   tour.listen((kind) => attention.choose({ kind }));
   let width = window.innerWidth;
   window.addEventListener("resize", () => { if (window.innerWidth !== width) { width = window.innerWidth; redraw(); } });
@@ -209,13 +234,16 @@ function redraw() {
   attention.redraw();
   lens.show(shown);
   saliency.show(shown);
+  step.redraw();
 }
 async function start() {
   status("loading the models…");
   fromAddress();
   listen();
   try {
-    models = (await get("/v1/models")).data;
+    // A model of embeddings writes nothing that could be looked at.
+    models = (await get("/v1/models")).data.filter((one) => one.kind !== "embedder");
+    if (!models.length) throw new Problem("No model of this server writes or labels a text.", "The page looks inside translators, classifiers and language models.", "Start it with one: glassformer serve --model en-fr.");
     fill(byId("model"), models.map((one) => [one.id, `${one.id} (${one.kind})`]), "");
     const known = modelOf(state.model);
     setModel(known ? known.id : models[0].id, known && state.text ? state.text : undefined);
@@ -223,6 +251,7 @@ async function start() {
     byId("compare").checked = state.compare;
     byId("beam").value = state.beam;
     changed();
+    await watch.start();
   } catch (error) { fail(error); }
 }
 start();

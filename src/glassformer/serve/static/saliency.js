@@ -44,15 +44,43 @@ function decision(data) {
     token.style.boxShadow = `inset 0 -4px color-mix(in srgb, ${tone} ${Math.round((100 * Math.abs(leftOut[i])) / most)}%, transparent)`;
     return token;
   }));
-  const order = leftOut.map((_, i) => i).sort((a, b) => Math.abs(leftOut[b]) - Math.abs(leftOut[a]));
-  const rows = order.slice(0, MOST).map((i) => {
-    const bar = el("div", leftOut[i] < 0 ? { class: "against" } : {});
-    bar.style.width = `${(100 * Math.abs(leftOut[i])) / most}%`;
-    return el("tr", {}, el("td", {}, el("bdi", { dir: "auto" }, readable(trace.source.words[i][0]))),
-      el("td", {}, leftOut[i].toFixed(3)), el("td", { class: "bar" }, bar), el("td", {}, gradient[i].toFixed(3)));
-  });
-  const caption = el("caption", {}, "For and against “", el("bdi", { dir: "auto" }, labels[row]),
-    `” (${percent(trace.probabilities[labels[row]])}), in log-odds: how far they fall without the word, and the estimate by the gradient.`);
-  const head = el("tr", {}, ...["word", "without it", "", "gradient × input"].map((name) => el("th", { scope: "col" }, name)));
-  return [text, el("div", { class: "scroll" }, el("table", {}, caption, el("thead", {}, head), el("tbody", {}, ...rows)))];
+  const rows = trace.source.words.map(([word], i) => [word, leftOut[i], gradient[i]]);
+  const label = el("bdi", { dir: "auto" }, labels[row]);
+  const found = [text, el("p", { class: "hint" }, "For and against “", label,
+    `” (${percent(trace.probabilities[labels[row]])}), in log-odds: how far they fall without the word, and the estimate by the gradient.`),
+    reasons("the words", rows)];
+  return data.parts ? [...found, ...shares(data.parts, row, labels[row])] : found;
+}
+// Words with what their absence changes, the largest first, and the estimate by the gradient.
+export function reasons(name, found) {
+  const most = Math.max(1e-30, ...found.map(([, fall]) => Math.abs(fall)));
+  const order = [...found].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, MOST);
+  const rows = order.map(([word, fall, gradient]) => el("tr", {}, named(word),
+    el("td", {}, fall.toFixed(3)), bar(fall, most), el("td", {}, gradient.toFixed(3))));
+  return table(`${name}${found.length > MOST ? `: the ${MOST} largest of ${found.length}` : ""}`,
+    ["word", "without it", "", "gradient × input"], rows);
+}
+// The parts of a label's log-odds: they add up.
+function shares({ encoder, ngrams, each }, row, label) {
+  const parts = [["the encoder", encoder[row]], ["all n-grams", ngrams[row]]];
+  const lines = (some) => {
+    const most = Math.max(1e-30, ...some.map(([, value]) => Math.abs(value)));
+    return some.map(([text, value]) => el("tr", {}, named(text), el("td", {}, value.toFixed(3)), bar(value, most)));
+  };
+  const single = each.map(([text, values]) => [text, values[row]]).slice(0, MOST);
+  return [el("h3", {}, "Encoder and n-grams"),
+    el("p", { class: "hint" }, "Two models vote: the encoder, which reads the whole text, and n-grams of words, each wherever it stands. The parts add up to the log-odds of “", el("bdi", { dir: "auto" }, label), "”."),
+    el("div", { class: "columns" }, table("the parts", ["part", "log-odds", ""], lines(parts)),
+      table("the n-grams, the largest first", ["n-gram", "log-odds", ""], lines(single)))];
+}
+function named(text) { return el("th", { scope: "row", class: "plain" }, el("bdi", { dir: "auto" }, readable(text))); }
+function bar(value, most) {
+  const made = el("div", value < 0 ? { class: "against" } : {});
+  made.style.width = `${(100 * Math.abs(value)) / most}%`;
+  return el("td", { class: "bar" }, made);
+}
+function table(caption, names, rows) {
+  const head = names.map((name) => (name ? el("th", { scope: "col" }, name) : el("td")));
+  return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
+    el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)));
 }

@@ -93,8 +93,7 @@ function tell() {
     const name = readable(vocabulary[token]);
     const force = el("button", { type: "button", class: "token", dir: "auto", "data-force": token }, name);
     force.setAttribute("aria-label", `Force “${name}” and go on`);
-    const marks = /^<\/?s>$|^<pad>$|^<unk>$/.test(vocabulary[token]);
-    if (marks || path.length < read) force.disabled = true;
+    if (data.marks.includes(token) || path.length < read) force.disabled = true;
     force.addEventListener("click", () => {
       state.prefix = [...path.slice(read).map((i) => nodes[i].token), token];
       state.node = null;

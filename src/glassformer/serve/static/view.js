@@ -1,13 +1,13 @@
 // What is looked at: kept in the address, so that it can be copied and comes back.
 
 export const state = {
-  model: "", to: "", text: "", reference: "", kind: "", layer: 0, head: 0, chosenHead: false,
+  model: "", to: "", text: "", reference: "", kind: "", layer: 0, head: 0, chosenHead: false, inside: false,
   words: true, marks: false, shift: false, pruned: false, compare: false, beam: 5,
   prefix: [], off: new Set(), step: 0, position: 0, node: null,
 };
 const TEXTS = ["model", "to", "text", "reference", "kind"];
 const NUMBERS = ["layer", "head", "step", "position", "beam"];
-const SWITCHES = ["words", "marks", "shift", "pruned", "compare", "chosenHead"];
+const SWITCHES = ["words", "marks", "shift", "pruned", "compare", "chosenHead", "inside"];
 
 export function fromAddress() {
   const found = new URLSearchParams(location.hash.slice(1));
