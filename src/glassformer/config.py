@@ -68,9 +68,11 @@ class ModelSettings(Settings):
         "layer-norm"  # kind of normalisation
     )
     norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-5  # ε of the norms
-    # Activation of the feed-forward network; "gelu-tanh" is GELU approximated by a tanh.
+    # Activation of the feed-forward network; "gelu-tanh" is GELU approximated by a tanh. "swiglu"
+    # and "geglu-tanh" have a gate.
     feed_forward: Annotated[
-        Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"], or_registered("feed_forward")
+        Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu", "geglu-tanh"],
+        or_registered("feed_forward"),
     ] = "relu"
     attention_bias: bool = False  # in the projections of attention; the paper has none
     feed_forward_bias: bool = True  # bias in the feed-forward projections

@@ -22,7 +22,7 @@ def choices(setting: str) -> tuple[str, ...]:
 KINDS = choices("kind")
 DECODERS = ("translator", "language-model")
 # Choices that only models of other libraries need: in pairs with everything, not in the product.
-FOREIGN = ("sinusoidal-halves", "gelu-tanh", "silu")
+FOREIGN = ("sinusoidal-halves", "gelu-tanh", "silu", "geglu-tanh")
 
 
 def own_choices(setting: str) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ SEAMS: dict[str, tuple[Any, ...]] = {
 FOREIGN_SEAMS: dict[str, tuple[Any, ...]] = {
     **SEAMS,
     "positions": ("sinusoidal-halves", "learned", "rope"),
-    "feed_forward": ("gelu-tanh", "silu"),
+    "feed_forward": ("gelu-tanh", "silu", "geglu-tanh"),
     "embedding_scale": choices("embedding_scale"),
     "embedding_norm": (False, True),
     "output_bias": (False, True),

@@ -9,11 +9,13 @@ from glassformer.model.feed_forward import (
     GELUFeedForward,
     SiLUFeedForward,
     SwiGLUFeedForward,
+    TanhGEGLUFeedForward,
     TanhGELUFeedForward,
 )
 
 D, F = 6, 6  # equal, so that W₂ can be the identity
 KINDS = [FeedForward, GELUFeedForward, TanhGELUFeedForward, SiLUFeedForward, SwiGLUFeedForward]
+KINDS += [TanhGEGLUFeedForward]
 
 
 def affine(linear: nn.Linear, x: Tensor, rows: slice = slice(None)) -> Tensor:
@@ -23,6 +25,11 @@ def affine(linear: nn.Linear, x: Tensor, rows: slice = slice(None)) -> Tensor:
 
 def hidden(ffn: nn.Module, x: Tensor) -> Tensor:
     """Compute the values between the two layers by the equation."""
+    if isinstance(ffn, TanhGEGLUFeedForward):
+        gate, value = affine(ffn.expand, x, slice(0, F)), affine(ffn.expand, x, slice(F, None))
+        return (
+            gate * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (gate + 0.044715 * gate**3))) / 2 * value
+        )
     if isinstance(ffn, SwiGLUFeedForward):
         gate, value = affine(ffn.expand, x, slice(0, F)), affine(ffn.expand, x, slice(F, None))
         return gate / (1 + torch.exp(-gate)) * value

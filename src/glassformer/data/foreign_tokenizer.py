@@ -244,6 +244,21 @@ class PieceTokenizer(ForeignTokenizer):
         return offsets
 
 
+def sentencepiece_tokenizer(model: bytes, size: int, **marks: Any) -> Tokenizer:
+    """Return a sentencepiece model whose pieces have its own ids, for a model of `size` ids."""
+    try:
+        subwords = sentencepiece.SentencePieceProcessor(model_proto=model)
+    except RuntimeError:
+        raise _refused("its subwords are no model of sentencepiece") from None
+    known = len(subwords)
+    if known > size:
+        raise _refused(f"it has {known:,} pieces, and the model {size:,} ids")
+    pieces = [subwords.id_to_piece(i) for i in range(known)]
+    pieces += [f"<{i}>" for i in range(known, size)]
+    described = Description.of_pieces(pieces, model, unk_id=subwords.unk_id(), **marks)
+    return read_tokenizer(described.to_bytes())
+
+
 def load_library_tokenizer(text: str) -> Any:
     """Return a tokenizer of the `tokenizers` library from its JSON."""
     try:

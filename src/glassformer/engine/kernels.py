@@ -29,6 +29,7 @@ from glassformer.engine.sizes import (
     RELU,
     ROWS,
     SILU,
+    SWIGLU,
     WIDTH,
     f32,
 )
@@ -73,6 +74,12 @@ def sigmoid(x: np.float32) -> np.float32:
     """Return 1 / (1 + e^-x), by the power that cannot overflow."""
     e = exp(-abs(x))
     return (f32(1.0) if x >= f32(0.0) else e) / (f32(1.0) + e)
+
+
+@inlined
+def gelu_tanh(x: np.float32) -> np.float32:
+    """Return x/2 (1 + tanh(u)), which is x σ(2u), for u = √(2/π) (x + 0.044715 x³)."""
+    return x * sigmoid(f32(1.5957691216057308) * (x + f32(0.044715) * x * x * x))
 
 
 @inner
@@ -218,7 +225,7 @@ def copy(x: Address, out: Address, width: int) -> None:
 def activate(
     kind: int, x: Address, stride: int, n_rows: int, out: Address, out_stride: int, width: int
 ) -> None:
-    """ReLU(x), GELU(x), SiLU(x), or SiLU(gate) · value of x = [gate, value]."""
+    """ReLU(x), GELU(x), SiLU(x), or SiLU(gate) · value or GELU(gate) · value of [gate, value]."""
     for r in range(n_rows):
         row = floats(x + FLOAT * r * stride, 2 * width)
         to = floats(out + FLOAT * r * out_stride, width)
@@ -228,16 +235,18 @@ def activate(
         elif kind == GELU:
             for k in range(width):
                 to[k] = f32(0.5) * row[k] * (f32(1.0) + erf(row[k] * f32(0.7071067811865476)))
-        elif kind == GELU_TANH:  # 1 + tanh(u) is 2 σ(2u)
+        elif kind == GELU_TANH:
             for k in range(width):
-                cubic = row[k] + f32(0.044715) * row[k] * row[k] * row[k]
-                to[k] = row[k] * sigmoid(f32(1.5957691216057308) * cubic)  # 2 √(2/π)
+                to[k] = gelu_tanh(row[k])
         elif kind == SILU:
             for k in range(width):
                 to[k] = row[k] * sigmoid(row[k])
-        else:
+        elif kind == SWIGLU:
             for k in range(width):
                 to[k] = row[k] * sigmoid(row[k]) * row[width + k]
+        else:
+            for k in range(width):
+                to[k] = gelu_tanh(row[k]) * row[width + k]
 
 
 @inner

@@ -15,6 +15,7 @@ from glassformer.engine.sizes import (
     CROSS_OUTPUT,
     CROSS_Q,
     EXPAND,
+    GEGLU_TANH,
     GELU,
     GELU_TANH,
     MATRICES,
@@ -45,7 +46,9 @@ ACTIVATIONS = {
     "gelu-tanh": GELU_TANH,
     "silu": SILU,
     "swiglu": SWIGLU,
+    "geglu-tanh": GEGLU_TANH,
 }
+GATED = ("swiglu", "geglu-tanh")  # feed-forward networks whose first product is a gate and a value
 
 
 def sizes_of(s: ModelSettings) -> dict[str, Any]:
@@ -163,7 +166,7 @@ def expected_shape(s: ModelSettings, name: str) -> tuple[int, int]:
         "cross_attention.q": (d, d),
         "cross_attention.kv": (kv, d),
         "cross_attention.output": (d, d),
-        "feed_forward.expand": (s.d_ff * (2 if s.feed_forward == "swiglu" else 1), d),
+        "feed_forward.expand": (s.d_ff * (2 if s.feed_forward in GATED else 1), d),
         "feed_forward.contract": (d, s.d_ff),
     }[name.split(".", 3)[3]]
 

@@ -20,7 +20,7 @@ ROWS = 6 if LANES == 16 else 2
 # which overflow beyond 2 · 127 · 127: one bit less.
 LEVELS = 63 if KERNEL == "avx2" else 127
 
-RELU, GELU, GELU_TANH, SILU, SWIGLU = range(5)
+RELU, GELU, GELU_TANH, SILU, SWIGLU, GEGLU_TANH = range(6)
 HIDDEN = f32(-1e30)  # a score or logit that does not count
 COLUMNS = 5  # of the table of matrices: see layout.PackedWeights
 # Matrices of a layer: the first four of every layer, the others of a translator's decoder.

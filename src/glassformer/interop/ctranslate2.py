@@ -15,6 +15,7 @@ from glassformer.model.feed_forward import (
     GELUFeedForward,
     SiLUFeedForward,
     SwiGLUFeedForward,
+    TanhGEGLUFeedForward,
     TanhGELUFeedForward,
 )
 from glassformer.model.norm import LayerNorm, RMSNorm
@@ -38,6 +39,7 @@ ACTIVATIONS = {
     TanhGELUFeedForward: "GELUTanh",
     SiLUFeedForward: "SWISH",
     SwiGLUFeedForward: "SWISH",
+    TanhGEGLUFeedForward: "GELUTanh",
 }
 POSITIONS = {
     PositionalEncoding: "sinusoidal",

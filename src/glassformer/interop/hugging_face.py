@@ -7,7 +7,12 @@ from typing import Any
 
 from glassformer.checkpoint.format import Checkpoint
 from glassformer.config import RunSettings
-from glassformer.data.foreign_tokenizer import Description, load_library_tokenizer, read_tokenizer
+from glassformer.data.foreign_tokenizer import (
+    Description,
+    load_library_tokenizer,
+    read_tokenizer,
+    sentencepiece_tokenizer,
+)
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.interop.decoders import gpt2_settings, gpt2_weights, llama_settings, llama_weights
 from glassformer.interop.encoders import bart_settings, bart_weights, bert_settings, bert_weights
@@ -22,13 +27,15 @@ from glassformer.interop.foreign import (
 )
 from glassformer.interop.safetensors_file import read_tensors
 from glassformer.interop.subwords import characters
+from glassformer.interop.t5 import t5_settings, t5_weights
 
 DECODERS = {
     **dict.fromkeys(("llama", "mistral", "qwen2"), (llama_settings, llama_weights)),
     "gpt2": (gpt2_settings, gpt2_weights),
 }
 ENCODER_DECODERS = ("bart", "marian")
-KNOWN = ("bert", *ENCODER_DECODERS, *DECODERS)
+T5 = ("t5", "mt5")
+KNOWN = ("bert", *ENCODER_DECODERS, *T5, *DECODERS)
 SENTENCES = "sentence_bert_config.json"  # of sentence-transformers, beside 1_Pooling/config.json
 MARKS = 4  # of the character vocabularies of grapheme-to-phoneme models: pad, begin, end, unknown
 
@@ -47,6 +54,8 @@ def import_hugging_face(folder: Path) -> Checkpoint:
         return _embedder(folder, config, tensors)
     if kind in ENCODER_DECODERS:
         return _translator(folder, config, tensors)
+    if kind in T5:
+        return _t5(folder, config, tensors)
     settings, weights = DECODERS[kind]
     s = {**settings(config), "pad_id": -1}
     tokenizer = _decoder_tokenizer(folder, config, s["vocab_size"])
@@ -105,6 +114,23 @@ def _translator(folder: Path, config: Config, tensors: Tensors) -> Checkpoint:
         languages = {n: str(config.values[n]) for n in ("source_language", "target_language")}
     longest = s["max_positions"] - marks
     return _checkpoint(s, weights, tensors, tokenizers, max_length=longest, **languages)
+
+
+def _t5(folder: Path, config: Config, tensors: Tensors) -> Checkpoint:
+    s = t5_settings(config, tensors)
+    weights = t5_weights(s, tensors, config)
+    start = config.identity("decoder_start_token_id", s["pad_id"])
+    end, v = config.identity("eos_token_id", 1), s["vocab_size"]
+    subwords = folder / "spiece.model"
+    if subwords.is_file() and not (folder / "tokenizer.json").is_file():
+        tokenizer = sentencepiece_tokenizer(
+            _subwords(subwords), v, pad_id=s["pad_id"], bos_id=start, eos_id=end, after=(end,)
+        )
+    else:
+        tokenizer = _library_tokenizer(folder, v, s["pad_id"], -1, start, end)
+    # Relative positions have no last one; T5 was trained on 512.
+    longest = config.count("n_positions", 512) - len(tokenizer.source([]))
+    return _checkpoint(s, weights, tensors, {"joint": tokenizer}, max_length=longest)
 
 
 def _marian_tokenizers(

@@ -31,6 +31,7 @@ from glassformer.model.feed_forward import (
     GELUFeedForward,
     SiLUFeedForward,
     SwiGLUFeedForward,
+    TanhGEGLUFeedForward,
     TanhGELUFeedForward,
 )
 from glassformer.model.norm import LayerNorm, RMSNorm
@@ -65,6 +66,7 @@ FEED_FORWARDS = {
     "gelu-tanh": TanhGELUFeedForward,
     "silu": SiLUFeedForward,
     "swiglu": SwiGLUFeedForward,
+    "geglu-tanh": TanhGEGLUFeedForward,
 }
 EMBEDDING_SCALES = {"sqrt-d_model": None, "none": 1.0}
 POOLINGS: dict[str, Pooling] = {"mean": mean_pool, "first": first_pool, "max": max_pool}

@@ -53,3 +53,11 @@ class SwiGLUFeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         gate, value = self.expand(x).chunk(2, dim=-1)
         return self.contract(self.dropout(F.silu(gate) * value))
+
+
+class TanhGEGLUFeedForward(SwiGLUFeedForward):
+    """FFN(x) = (GELU(x W) ⊙ x V) W₂ (Shazeer, 2020), with GELU by tanh as T5 1.1 has it."""
+
+    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        gate, value = self.expand(x).chunk(2, dim=-1)
+        return self.contract(self.dropout(F.gelu(gate, approximate="tanh") * value))
