@@ -18,6 +18,7 @@ from glassformer.decode.search import Hypothesis, force_decode, total
 from glassformer.engine import decoding as engine_decoding
 from glassformer.engine import layout as engine_layout
 from glassformer.engine import model as engine_model
+from glassformer.engine import positions as engine_positions
 from glassformer.engine.model import CompiledModel
 
 QUESTIONS = sentences(*[4, 1, 17, 2, 33, 3, 7, 16] * 8)
@@ -205,7 +206,7 @@ def test_bits_do_not_depend_on_where_memory_lies(
     model, found = toy(residual=residual, decoder_layers=1), set()
     for seed in range(60):
         arena = Arena(seed)
-        for module in (engine_layout, engine_decoding, engine_model):
+        for module in (engine_layout, engine_positions, engine_decoding, engine_model):
             monkeypatch.setattr(module, "np", arena)
         compiled = engine(model, int8=int8, threads=1)
         decoding = compiled.start([[5, EOS]], 1, 1, 5)

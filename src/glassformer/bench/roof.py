@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from glassformer.bench.engines import Ids
 from glassformer.config import ModelSettings
-from glassformer.engine.layout import expected_shape, matrix_names, norm_names
 from glassformer.engine.model import CompiledModel
+from glassformer.engine.shapes import expected_shape, matrix_names, norm_names
 from glassformer.engine.threads import together
 
 _njit: Any = numba.njit  # which has no types for all of its options

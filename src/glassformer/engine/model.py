@@ -10,19 +10,13 @@ from numpy.typing import NDArray
 
 from glassformer.compiled.structs import address, struct
 from glassformer.config import ModelSettings
+from glassformer.engine.checks import Tensors
 from glassformer.engine.decoding import CompiledDecoding
 from glassformer.engine.entries import ENCODE, WRITE_LOGITS, warm_up
-from glassformer.engine.layout import (
-    FIRST_LAYER,
-    PositionTables,
-    Tensors,
-    has_decoder,
-    has_encoder,
-    pack,
-    positions_of,
-    sizes_of,
-)
+from glassformer.engine.layout import pack
 from glassformer.engine.memory import BATCH, MEMORY, MODEL, rounded_up
+from glassformer.engine.positions import PositionTables, positions_of
+from glassformer.engine.shapes import FIRST_LAYER, has_decoder, has_encoder, sizes_of
 from glassformer.engine.sizes import BLOCK, CHUNK, KEYS, ROWS
 from glassformer.engine.threads import in_parts, is_machine_busy, together, usable_cores
 from glassformer.errors import InputError

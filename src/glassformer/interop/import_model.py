@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from glassformer.checkpoint.format import Checkpoint, types_of
-from glassformer.engine.layout import check_types, check_values
+from glassformer.engine.checks import check_types, check_values
 from glassformer.errors import CheckpointError
 from glassformer.interop.foreign import refused
 from glassformer.interop.gguf_file import MAGIC

@@ -52,7 +52,7 @@ def inference_model(
         from glassformer.pipeline.torch_models import load_torch
 
         return load_torch(saved, int8, threads, device)
-    from glassformer.engine.layout import check_types
+    from glassformer.engine.checks import check_types
     from glassformer.engine.model import CompiledModel
 
     check_types(saved.settings.model, types_of(saved.weights))
@@ -65,7 +65,7 @@ def ngram_votes(saved: Checkpoint, int8: bool | None = None) -> NgramVotes | Non
 
     int8     None or True: as the checkpoint is stored. False: in fp32.
     """
-    from glassformer.engine.layout import checked
+    from glassformer.engine.checks import checked
 
     votes = {name: saved.weights[name] for name in saved.weights if name.startswith(PREFIX)}
     shapes = ngram_shapes(saved.settings.model)

@@ -12,7 +12,7 @@ from glassformer.config import own_variants
 from glassformer.data.batch import pad
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.device import resolve
-from glassformer.engine.layout import check_types, check_values
+from glassformer.engine.checks import check_types, check_values
 from glassformer.errors import CheckpointError
 from glassformer.model.build import Model, build
 from glassformer.model.classifier import TransformerClassifier, TransformerEmbedder

@@ -7,7 +7,8 @@ import pytest
 
 from glassformer.checkpoint import as_arrays, weights_of
 from glassformer.config import ModelSettings
-from glassformer.engine.layout import check_types, expected_shapes
+from glassformer.engine.checks import check_types
+from glassformer.engine.shapes import expected_shapes
 from glassformer.model.build import build
 from glassformer.ngrams import ngram_shapes
 from glassformer.quantize import quantise_weights
