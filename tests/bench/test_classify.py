@@ -40,8 +40,9 @@ def write_classifier(folder: Path, **changes: object) -> Checkpoint:
     return checkpoint.read(folder)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max", "first"])
-@pytest.mark.parametrize("positions", ["rope", "sinusoidal"])
+@pytest.mark.parametrize(
+    ("pooling", "positions"), [("mean", "rope"), ("max", "sinusoidal"), ("first", "rope")]
+)
 def test_all_contenders_give_the_same_logits(tmp_path: Path, pooling: str, positions: str) -> None:
     write_classifier(
         tmp_path / "run", pooling=pooling, positions=positions, ngrams=2, ngram_places=64
@@ -54,7 +55,7 @@ def test_all_contenders_give_the_same_logits(tmp_path: Path, pooling: str, posit
     speed, _ = report.tables
     assert len(ticks) == plan.steps
     assert [row[0] for row in speed.rows] == list(CONTENDERS)
-    assert len(report.ratios) == 3
+    assert len(report.ratios) == 5
 
 
 def test_different_logits_are_detected() -> None:

@@ -1,7 +1,7 @@
-"""`bench classify`: the compiled engine beside torch and CTranslate2's encoder, the same weights.
+"""`bench classify`: the engine beside torch, ONNX Runtime and CTranslate2, with the same weights.
 
-CTranslate2 has an encoder and no classifier: pooling and the output layer are numpy's. The votes of
-n-grams are the same numpy code for all contenders.
+ONNX Runtime has the whole classifier as one graph. CTranslate2 has an encoder and no classifier:
+pooling and the output layer are numpy's. The votes of n-grams are the same numpy code for all.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,7 +46,10 @@ from glassformer.measure import Tick, best_of_rounds
 from glassformer.pipeline.batches import BATCH_TOKENS, encode_sources, max_source
 
 TORCH = "torch fp32"
-CONTENDERS = (*OURS, TORCH, *CTRANSLATE2, *WITH_WORKERS)
+ONNX_FP32, ONNX_INT8 = "onnxruntime fp32", "onnxruntime int8"
+ONNX = (ONNX_INT8, ONNX_FP32)
+ONNX_WORKERS = tuple(name + WORKERS for name in ONNX)
+CONTENDERS = (*OURS, TORCH, *ONNX, *ONNX_WORKERS, *CTRANSLATE2, *WITH_WORKERS)
 ORIGINAL = "checkpoint"  # folder of the weights that ours and torch read
 TOLERANCE = 1e-2  # between logits in fp32: sums are taken in other orders
 # Log-normal lengths of random reviews in subwords, about those of IMDB: median 220, mean 265.
@@ -102,8 +105,9 @@ def bench_classify(
     tables = [speed_table(title, seconds, logits, len(rows)), ratio_table(ratios)]
     notes = [
         "Token ids in, logits out; tokenisation and loading left out. The best round counts.",
-        f"CTranslate2 {version('ctranslate2')} runs the encoder; pooling, output layer and n-grams "
-        "are numpy's. Workers: a batch for each thread at a time.",
+        f"ONNX Runtime {version('onnxruntime')} runs torch's export of the classifier, with "
+        f"padding. CTranslate2 {version('ctranslate2')} runs the encoder; pooling, output layer "
+        "and n-grams are numpy's. Workers: a batch for each thread at a time.",
         "`same label`: texts with the label of torch.",
     ]
     return Report(command, tables, ratios, notes, plan.threads)
@@ -138,12 +142,15 @@ def random_texts(saved: Checkpoint, limit: int) -> Ids:
 def write(saved: Checkpoint, folder: Path) -> None:
     """Write the weights for all contenders."""
     from glassformer.interop.ctranslate2 import encoder_to_ctranslate2
+    from glassformer.interop.onnx_model import classifier_to_onnx, quantise_onnx
     from glassformer.pipeline.torch_models import torch_model
 
     model: Any = torch_model(saved)
     checkpoint.write(replace(saved, tokenizers={}), folder / ORIGINAL)
     for name in CTRANSLATE2:
         encoder_to_ctranslate2(model.encoder, folder / name, is_int8(name))
+    classifier_to_onnx(model, folder / ONNX_FP32)
+    quantise_onnx(folder / ONNX_FP32, folder / ONNX_INT8)
 
 
 def load(name: str, folder: Path, threads: int) -> Contender:
@@ -156,8 +163,10 @@ def load(name: str, folder: Path, threads: int) -> Contender:
             saved, None if name == TORCH else name == INT8, engine, threads
         )
         return _timed(_with_votes(model.classify, saved))
-    workers = threads if name in WITH_WORKERS else 1
-    return _ctranslate2(saved, folder / name.removesuffix(WORKERS), threads, workers)
+    workers, path = threads if WORKERS in name else 1, folder / name.removesuffix(WORKERS)
+    if name in (*ONNX, *ONNX_WORKERS):
+        return _onnxruntime(saved, path, threads, workers)
+    return _ctranslate2(saved, path, threads, workers)
 
 
 def _timed(classify: Callable[[Ids], Logits], workers: int = 1) -> Contender:
@@ -171,6 +180,25 @@ def _timed(classify: Callable[[Ids], Logits], workers: int = 1) -> Contender:
         return perf_counter() - begin, np.concatenate(found)
 
     return run
+
+
+def _onnxruntime(saved: Checkpoint, path: Path, threads: int, workers: int) -> Contender:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads // workers, 1
+    options.log_severity_level = 3  # errors
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    pad_id = saved.settings.model.pad_id
+
+    def classify(batch: Ids) -> Logits:
+        ids = np.full((len(batch), max(map(len, batch))), pad_id, np.int64)
+        for row, text in zip(ids, batch, strict=True):
+            row[: len(text)] = text
+        logits: Logits = session.run(None, {"ids": ids})[0]
+        return logits
+
+    return _timed(_with_votes(classify, saved), workers)
 
 
 def _ctranslate2(saved: Checkpoint, folder: Path, threads: int, workers: int) -> Contender:
@@ -222,7 +250,7 @@ def race(
 
 def check_same(logits: dict[str, Logits]) -> None:
     """Check that contenders in fp32 compute the same logits."""
-    for name in (FP32, THEIR_FP32):
+    for name in (FP32, THEIR_FP32, ONNX_FP32):
         error = float(np.abs(logits[name] - logits[TORCH]).max())
         assert error < TOLERANCE, f"logits of {name} differ by {error} from those of {TORCH}"
 
@@ -233,7 +261,9 @@ def ratios_of(seconds: dict[str, float]) -> dict[str, float]:
 
     return {
         "best ÷ torch": seconds[TORCH] / best(OURS),
+        "best ÷ best of onnxruntime": best((*ONNX, *ONNX_WORKERS)) / best(OURS),
         "best ÷ best of CTranslate2": best((*CTRANSLATE2, *WITH_WORKERS)) / best(OURS),
+        "fp32 ÷ fp32 of onnxruntime": best((ONNX_FP32, ONNX_FP32 + WORKERS)) / seconds[FP32],
         "fp32 ÷ fp32 of CTranslate2": best((THEIR_FP32, THEIR_FP32 + WORKERS)) / seconds[FP32],
     }
 

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.errors import SettingsError
+
 LOADS_IMAGES = sys.platform == "linux" and platform.machine() == "x86_64"
 ALIGNMENT = 64  # bytes: the widest vector; no section asks for more
 # Tables of an ELF file of 64 bits, and those of their values that matter here.
@@ -47,7 +49,7 @@ class ObjectFile:
         count, of_names = unpack_from("<HH", code, 0x3C)
         self.sections = np.frombuffer(code, SECTION, count, start)
         self._names = self.content(of_names)
-        (table,) = np.flatnonzero(self.sections["kind"] == SYMBOLS)
+        (table,) = np.flatnonzero(self.sections["kind"] == SYMBOLS).tolist()
         self.symbols = np.frombuffer(self.content(table), SYMBOL)
         self._symbol_names = self.content(self.sections[table]["link"])
 
@@ -67,11 +69,11 @@ class ObjectFile:
         if (flags == WRITABLE | LOADED).any():
             raise ValueError("compiled code has variables of its own")
         found = np.flatnonzero((flags == LOADED) & (kinds == CONTENT))
-        return [int(i) for i in found if self.section_name(i) != ".eh_frame"]
+        return [i for i in found.tolist() if self.section_name(i) != ".eh_frame"]
 
     def relocations(self) -> dict[int, NDArray[Any]]:
         """Return the relocations of each section that has some."""
-        tables = np.flatnonzero(self.sections["kind"] == RELOCATIONS)
+        tables = np.flatnonzero(self.sections["kind"] == RELOCATIONS).tolist()
         return {
             int(self.sections[i]["info"]): np.frombuffer(self.content(i), RELOCATION)
             for i in tables
@@ -115,7 +117,7 @@ def load(code: bytes) -> tuple[Any, int]:
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.write(code[start:])
     address = addressof(c_char.from_buffer(memory))
-    process = CDLL(None, use_errno=True)  # with the C library and its mathematics
+    process = CDLL(None)  # with the C library and its mathematics
     places = {address: header["own"]}
     for name, of_name in header["others"].items():
         places[cast(getattr(process, name), c_void_p).value or 0] = of_name
@@ -124,5 +126,9 @@ def load(code: bytes) -> tuple[Any, int]:
             (addend,) = unpack_from("<q", memory, place)
             pack_into("<q", memory, place, target + addend)
     if process.mprotect(c_void_p(address), c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC):
-        raise OSError("the system does not let compiled code run")
+        raise SettingsError(
+            "Compiled code cannot run.",
+            "The system does not let this process make code executable.",
+            'Allow it, or take the torch model: gf.load(name, engine="torch").',
+        )
     return memory, address + int(header["begin"])

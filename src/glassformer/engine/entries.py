@@ -31,7 +31,7 @@ def warm_up() -> None:
     if not missing:
         return
     began = time.perf_counter()
-    sys.stderr.write(f"Compiling for this processor ({kernel_name()}), once, about 8 s: ")
+    sys.stderr.write(f"Compiling for this processor ({kernel_name()}), once, in some seconds: ")
     sys.stderr.flush()
     first, *others = missing
     helper = None

@@ -1,12 +1,15 @@
-"""Export to ONNX with a cache: an encoder, and one step of the decoder.
+"""Export to ONNX: a translator as an encoder and one step of the decoder; a classifier.
 
     encoder.onnx   source (B, S), mask (B, S)  →  cross_keys, cross_values (L, B, G, S, K)
     decoder.onnx   token (B, 1), keys, values (L, B, G, P, K), cross_keys, cross_values, mask
                    →  logits (B, V), keys, values (L, B, G, P + 1, K)
 
+    one file       ids (B, S)  →  logits (B, C), of a classifier
+
 Before the first step `keys` and `values` have P = 0 positions. Axes B, S and P are free.
 """
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from torch import Tensor, nn
 from glassformer.errors import MissingPackageError
 from glassformer.model.attention import replaced_kernels, scaled_dot_product_attention
 from glassformer.model.cache import KeyValueCache, LayerCache
+from glassformer.model.classifier import TransformerClassifier
 from glassformer.model.transformer import Transformer
 
 ENCODER_INPUTS, ENCODER_OUTPUTS = ("source", "mask"), ("cross_keys", "cross_values")
@@ -103,11 +107,6 @@ def graphs(model: Transformer) -> dict[str, tuple[nn.Module, tuple[Tensor, ...],
 
 def to_onnx(model: Transformer, folder: Path, int8: bool = False) -> None:
     """Write encoder.onnx and decoder.onnx, in fp32 or with weights in eight bits."""
-    try:
-        import onnxruntime.quantization as quantization
-        import onnxscript  # noqa: F401  torch's exporter needs it
-    except ImportError:
-        raise MissingPackageError("onnxruntime", "ONNX", "peers") from None
     folder.mkdir(parents=True, exist_ok=True)
     names: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         "encoder": (ENCODER_INPUTS, ENCODER_OUTPUTS),
@@ -116,13 +115,44 @@ def to_onnx(model: Transformer, folder: Path, int8: bool = False) -> None:
     with replaced_kernels(model, lambda *_: scaled_dot_product_attention):
         for name, (graph, inputs, axes) in graphs(model.eval()).items():
             path = folder / f"{name}.onnx"
-            torch.onnx.export(
-                graph.eval(), inputs, str(path), dynamo=True, dynamic_shapes=axes,
-                input_names=names[name][0], output_names=names[name][1], external_data=False,
-                verbose=False,
-            )  # fmt: skip
+            _export(graph, inputs, axes, *names[name], path)
             if int8:
-                quantization.quantize_dynamic(str(path), str(path), per_channel=True)
+                quantise_onnx(path, path)
+
+
+def classifier_to_onnx(model: TransformerClassifier, path: Path) -> None:
+    """Write a classifier in fp32."""
+    batch, length = (torch.export.Dim(name, min=1, max=4_096) for name in ("batch", "length"))
+    ids = torch.full((2, 5), model.pad_id + 3)
+    _export(model, (ids,), ({0: batch, 1: length},), ("ids",), ("logits",), path)
+
+
+def _export(
+    graph: nn.Module, inputs: tuple[Tensor, ...], axes: tuple[Any, ...],
+    input_names: tuple[str, ...], output_names: tuple[str, ...], path: Path,
+) -> None:  # fmt: skip
+    try:
+        import onnxruntime  # noqa: F401  to run what is exported
+        import onnxscript  # noqa: F401  torch's exporter needs it
+    except ImportError:
+        raise MissingPackageError("onnxruntime", "ONNX", "peers") from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of calls of the exporter's own
+        torch.onnx.export(
+            graph.eval(), inputs, str(path), dynamo=True, dynamic_shapes=axes,
+            input_names=input_names, output_names=output_names, external_data=False, verbose=False,
+        )  # fmt: skip
+
+
+def quantise_onnx(path: Path, to: Path) -> None:
+    """Write a model with weights in eight bits; activations get theirs as it runs."""
+    import onnx
+    import onnxruntime.quantization as quantization
+
+    exported = onnx.load(path)
+    # Shapes of all values: the quantiser transposes weights, and would find their old shapes here.
+    del exported.graph.value_info[:]
+    quantization.quantize_dynamic(exported, str(to), per_channel=True)
 
 
 def to_torch(model: Transformer, folder: Path) -> None:
