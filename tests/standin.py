@@ -2,6 +2,8 @@
 
     with standing_in() as device:
         model.to(device)(ids.to(device))      # ids on the CPU raise DeviceMixError
+        with watched() as seen:
+            loss(model, batch).backward()     # seen.on_cpu, seen.waits
 
 torch calls every operator on such tensors here. It runs on the data behind them, and gives tensors
 of the device again. Operators that take tensors of both are refused, as a GPU refuses them: only
@@ -9,8 +11,10 @@ copies, and numbers without dimensions, may cross. With `lacks`, a dtype does no
 float64 does not on MPS.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
@@ -22,6 +26,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 NAME = "standin"
 _KEPT: list[torch.library.Library] = []  # what a library registers ends with it
 COPIES = {"_to_copy", "copy_"}
+WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "equal", "_unique2"}
 
 
 class DeviceMixError(RuntimeError):
@@ -155,6 +160,46 @@ def as_on_a_gpu() -> Iterator[None]:
     finally:
         torch._C._set_only_lift_cpu_tensors(lifted)
         torch.__future__.set_swap_module_params_on_conversion(swapped)
+
+
+@dataclass
+class Seen:
+    """Operators of a block, by name: what a GPU would be slowed down by."""
+
+    on_cpu: Counter[str] = field(default_factory=Counter)  # made a tensor on the CPU
+    waits: Counter[str] = field(default_factory=Counter)  # need values: Python waits for a GPU
+
+
+class _Watch(TorchDispatchMode):
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def __torch_dispatch__(self, operator: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operator(*args, **(kwargs or {}))
+        name = operator.overloadpacket.__name__
+        made = [x for x in tree_leaves(result) if isinstance(x, torch.Tensor) and x.dim()]
+        if any(x.device.type == "cpu" for x in made):  # numbers without dimensions may cross
+            self.seen.on_cpu[name] += 1
+        given = [x for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
+        by_mask = name.startswith("index") and any(x.dtype is torch.bool for x in given[1:])
+        if by_mask or name in WAITING or (name in COPIES and _leaves(given, made)):
+            self.seen.waits[name] += 1
+        return result
+
+
+def _leaves(given: list[torch.Tensor], made: list[torch.Tensor]) -> bool:
+    """Return whether a copy brings a tensor from its device to the CPU."""
+    devices = {x.device.type for x in given[-1:]}, {x.device.type for x in made}
+    return devices[0] != {"cpu"} and devices[1] == {"cpu"}
+
+
+@contextmanager
+def watched() -> Iterator[Seen]:
+    """Yield what the operators of the block do, those of its backward pass too."""
+    seen = Seen()
+    with _Watch(seen):
+        yield seen
 
 
 _register()

@@ -1,10 +1,12 @@
-"""Nothing is left on another device: a stand-in that refuses to mix, and fake tensors.
+"""Nothing is left on another device: a stand-in that refuses to mix, meta, and fake tensors.
 
 The stand-in computes on the CPU, so every result is compared with the CPU's. torch attends by its
 plain kernel there and by a fused one on the CPU: results agree up to rounding.
 
 translators                     forward, backward, one update, greedy and beam search, all pairs of
                                 choices of all seams
+                                no tensor made on the CPU, no wait, in forward and backward: all
+                                positions × norms × forms of attention, on the stand-in and on meta
 other kinds                     the same, every position scheme
 runs                            train, save, resume, and resume on the other device
 pipelines                       texts, traces, saliency, forced attention
@@ -28,8 +30,10 @@ from equivalence.variants import (
     KINDS,
     PAIRS,
     POSITIONS,
+    SEAMS,
     Case,
     batch,
+    cases,
     randomised,
     toy_settings,
 )
@@ -47,7 +51,7 @@ from glassformer.inspect.trace import trace_of
 from glassformer.inspect.word_attention import split_words, word_attentions
 from glassformer.lab.gates import diversity, importance, prune
 from glassformer.lab.learning import Plan, Task, gradient_norms, loss, small_model, train
-from glassformer.model import positions
+from glassformer.model import embedding, positions
 from glassformer.model.build import build
 from glassformer.model.positions import NoPositions, longest_float, sinusoids
 from glassformer.pipeline import load_classifier, load_translator
@@ -55,7 +59,7 @@ from glassformer.train.distributed import World
 from glassformer.train.optimizer import build_optimizers
 from glassformer.train.step import Objective, train_step
 from standin import NAME as STAND_IN
-from standin import DeviceMixError, as_on_a_gpu, standing_in
+from standin import DeviceMixError, as_on_a_gpu, standing_in, watched
 from train.runs import assert_same_bits, latest, tiny, trained
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -63,6 +67,11 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 NEAR = {"rtol": 1e-4, "atol": 1e-5}
 WAYS = [{"beam_size": 1}, {"beam_size": 3, "n_best": 2}]
 SCHEMES: list[Case] = [{"positions": scheme} for scheme in POSITIONS]
+# Every norm with every scheme of positions and every form of attention.
+TRIPLES = cases({n: SEAMS[n] for n in ("positions", "norm", "attention", "n_kv_heads")})
+DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1, "feed_forward_dropout": 0.1}
+SMALL = {"max_positions": 16, "decoder_layers": 1, **DROPOUT}
+BY_MASK = {"index", "index_put"}  # the loss takes the positions that have a label
 SELECTIONS = {kind: PAIRS if kind == "translator" else SCHEMES for kind in KINDS}
 
 
@@ -121,6 +130,41 @@ def test_every_variant_computes_trains_and_searches_on_its_device(kind: str) -> 
             assert_close(on_cpu(moved), on_cpu(model), **NEAR)
 
 
+@pytest.fixture
+def like_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave indices unchecked, as on CUDA, whose lookup fails by itself."""
+    for module in (embedding, positions):
+        monkeypatch.setattr(module, "checks_indices", lambda device: False)
+
+
+@pytest.mark.usefixtures("like_cuda")
+def test_training_makes_no_tensor_on_the_cpu_and_waits_for_the_loss_only() -> None:
+    one = batch("translator")
+    with standing_in() as device:
+        there = Batch(one, one[1]).to(device)
+        for case in TRIPLES:
+            model = build(toy_settings(**case, **SMALL)).to(device)
+            with watched() as seen:
+                Objective(model, 0.1)(there.labels, *there.inputs).backward()
+                for optimizer in build_optimizers(model, "muon", 0.01, 0.02, 0.01, (0.9, 0.98)):
+                    optimizer.step()
+            assert not seen.on_cpu, case
+            assert seen.waits.keys() <= BY_MASK, case
+            assert {p.device for p in model.parameters()} == {device}, case
+
+
+def test_on_the_meta_device_forward_and_backward_stay_on_it() -> None:
+    meta = torch.device("meta")
+    inputs = [ids.to(meta) for ids in batch("translator")]
+    for case in TRIPLES[:: len(SEAMS["n_kv_heads"])]:  # torch's rules in Python: slow
+        with meta:
+            model: Any = build(toy_settings(**case, **SMALL))
+        with watched() as seen:
+            model(*inputs).sum().backward()
+        assert not seen.on_cpu and not seen.waits, case
+        assert {p.grad.device for p in model.parameters()} == {meta}, case
+
+
 # The check itself
 
 
@@ -142,6 +186,21 @@ def test_a_module_that_forgets_the_device_is_caught() -> None:
             model(*[x.to(device) for x in ids])
         with pytest.raises(DeviceMixError):
             model(*ids)  # a batch that was not moved
+
+
+def test_a_tensor_made_on_the_cpu_and_a_wait_are_seen() -> None:
+    with standing_in() as device:
+        x = torch.ones(3, device=device)
+        with watched() as seen:
+            x + torch.arange(3).to(device)
+        assert seen.on_cpu == {"arange": 1} and not seen.waits
+        with watched() as seen:
+            x[x > 0], float(x.sum()), x.cpu()
+        assert seen.waits == {"index": 1, "_local_scalar_dense": 1, "_to_copy": 1}
+        build(toy_settings()).to(device)
+        with watched() as seen:
+            build(toy_settings()).to(device)(*[ids.to(device) for ids in batch("translator")])
+        assert seen.waits["_local_scalar_dense"], "ids are checked where the device would not"
 
 
 def test_without_float64_as_on_mps_every_position_scheme_computes(

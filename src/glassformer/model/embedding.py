@@ -40,7 +40,7 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
             "Attention needs at least one token to attend to.",
             "Give an empty sentence its end-of-sentence token, or leave it out of the batch.",
         )
-    if torch.compiler.is_compiling() or ids.numel() == 0:  # values are not known to a compiler
+    if ids.numel() == 0 or not checks_indices(ids.device):
         return
     low, high = ids.aminmax()
     if low < 0 or high >= vocab_size:
@@ -50,3 +50,12 @@ def check_ids(ids: Tensor, vocab_size: int) -> None:
             "Use the tokenizer that was trained with this model, or build it with a larger "
             "vocab_size.",
         )
+
+
+def checks_indices(device: torch.device) -> bool:
+    """Return whether indices are compared with the size of a table before they are looked up.
+
+    A compiler has no values, nor has the device `meta`. On CUDA the lookup itself fails, and the
+    comparison would wait for the GPU in each batch.
+    """
+    return not torch.compiler.is_compiling() and device.type not in ("cuda", "meta")

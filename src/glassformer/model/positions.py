@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.errors import InputError
+from glassformer.model.embedding import checks_indices
 
 BASE = 10_000.0  # the longest wavelength is 2π times this, in the paper and in RoPE
 
@@ -111,7 +112,7 @@ class LearnedPositions(NoPositions):
     def embed(
         self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "T"]
     ) -> Float[Tensor, "B T D"]:
-        if not torch.compiler.is_compiling() and int(positions.max()) >= self.weight.size(0):
+        if checks_indices(positions.device) and int(positions.max()) >= self.weight.size(0):
             raise InputError(
                 f"Position {int(positions.max())} is beyond the learned table.",
                 f"It has rows for positions 0 to {self.weight.size(0) - 1}: what was never "
@@ -174,9 +175,8 @@ class AlibiBias(NoPositions):
         self, q_positions: Int[Tensor, "T"], k_positions: Int[Tensor, "S"]
     ) -> Float[Tensor, "H T S"]:
         distance = (k_positions - q_positions[:, None]).abs()
-        precise = longest_float(distance.device)
-        slopes = torch.tensor(self.slopes, dtype=precise, device=distance.device)
-        return -slopes[:, None, None] * distance
+        distance = distance.to(longest_float(distance.device))
+        return torch.stack([-slope * distance for slope in self.slopes])
 
 
 def alibi_slopes(n_heads: int) -> list[float]:
