@@ -2,9 +2,12 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from glassformer.lab import experiments
 from train.runs import Command
@@ -30,7 +33,7 @@ def test_the_example_of_the_docs_is_run_reported_and_listed(
     result = json.loads((tmp_path / "results/lab/quick/dropout.json").read_text())
     assert result["command"] == "glassformer lab run mine.py --quick"
     assert result["verdict"]["outcome"] in ("supported", "not supported", "depends")
-    assert result["budget"] == {"quick": True, "seeds": [0, 1], "threads": 1}
+    assert result["budget"] == {"quick": True, "seeds": [0, 1], "threads": 1, "device": "cpu"}
     assert len(result["measurements"]) == 2 * 2 * 2 and result["machine"]["torch"]
     assert result["tables"][0]["columns"] == ["dropout", "loss", "diverged"]
     assert str(tmp_path) not in json.dumps(result)
@@ -61,6 +64,28 @@ def test_the_list_names_every_experiment_with_its_verdict(
     assert code == 0
     assert all(name in err for name in experiments.names())
     assert err.count("not run") == len(experiments.names())
+
+
+def test_the_list_needs_no_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['glassformer', 'lab', 'list']\n"
+        "from glassformer.cli.app import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "scaling" in done.stdout
+
+
+def test_a_device_that_is_not_there_is_refused_before_the_work(
+    glassformer: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    code, _, error = glassformer("lab", "run", "scaling", "--quick", "--device", "cuda")
+    assert code == 2 and "no device 'cuda'" in error
+    assert not (tmp_path / "results").exists()
 
 
 def test_nothing_is_run_if_one_name_is_wrong(

@@ -29,6 +29,11 @@ def test_every_text_of_an_experiment_is_filled(name: str) -> None:
     assert experiment.seeds >= 3
 
 
+@pytest.mark.parametrize("name", package.names())
+def test_the_claim_read_from_the_source_is_that_of_the_experiment(name: str) -> None:
+    assert package.claim(name) == package.find(name).claim
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_experiments_do_not_import_matplotlib(path: Path) -> None:
     nodes = ast.walk(ast.parse(path.read_text()))

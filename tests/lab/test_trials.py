@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from glassformer.lab.experiment import Arm, Budget, Measurement
-from glassformer.lab.trials import load_module, run_trials
+from glassformer.lab.trials import load_module, model_device, run_trials
 
 ARMS: list[Arm] = [{"width": 3}, {"width": 1}]
 
@@ -38,12 +38,15 @@ USERS = """
 import os
 import torch
 from glassformer.lab.experiment import Measurement
+from glassformer.lab.trials import model_device
 
 
 def trial(times, arm, seed, quick):
     torch.manual_seed(seed)
     value = times * float(torch.rand(arm["width"]).sum())
-    return [Measurement(arm, seed, "sum", value), Measurement(arm, seed, "process", os.getpid())]
+    yield Measurement(arm, seed, "sum", value)
+    yield Measurement(arm, seed, "process", os.getpid())
+    yield Measurement(arm, seed, f"on {model_device()}", 1.0)
 
 
 def broken(arm, seed, quick):
@@ -51,18 +54,20 @@ def broken(arm, seed, quick):
 """
 
 
-def test_two_processes_measure_what_one_does_with_a_trial_in_a_file(tmp_path: Path) -> None:
+def test_two_processes_measure_what_one_does_on_the_device_of_the_budget(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(USERS)
     module = load_module("own_experiment_mine", tmp_path / "mine.py")
     job = partial(module.trial, 2.0)
     alone, together = (
-        run_trials(job, ARMS, Budget(True, (0, 1), n), lambda _: None) for n in (1, 2)
+        run_trials(job, ARMS, Budget(True, (0, 1), n, "meta"), lambda _: None) for n in (1, 2)
     )
 
     def sums(found: list[Measurement]) -> list[Measurement]:
         return [m for m in found if m.quantity == "sum"]
 
     assert sums(alone) == sums(together)
+    assert all("on meta" in {m.quantity for m in found} for found in (alone, together))
+    assert model_device() == torch.device("cpu"), "given back"
     processes = {m.value for m in together if m.quantity == "process"}
     assert os.getpid() not in processes
     with pytest.raises(ArithmeticError, match="seed 0"):

@@ -20,6 +20,7 @@ def lab(
     quick: bool = False,
     seeds: int | None = None,
     threads: int | None = None,
+    device: str = "cpu",
     output: str | Path | None = None,
     command: str = "glassformer.lab(...)",
     progress: bool = True,
@@ -33,6 +34,8 @@ def lab(
     quick     use toy sizes, to test an experiment in seconds.
     seeds     runs of each arm. None: the experiment's own number; 2 with `quick`.
     threads   runs at the same time. None: 2, as far as there are cores; 1 with `quick`.
+    device    of the models that learn: auto, cpu, cuda, cuda:1 or mps. Experiments that measure
+              time and memory measure the CPU's.
     output    folder for NAME.json and NAME.svg. None: nothing is written.
     command   the text that the result quotes as its origin.
     """
@@ -41,7 +44,7 @@ def lab(
 
     place = None if output is None else Path(output)
     experiment = experiments.find(str(name))
-    return carry_out(experiment, quick, seeds, threads, place, command, progress)
+    return carry_out(experiment, quick, seeds, threads, device, place, command, progress)
 
 
 def carry_out(
@@ -49,6 +52,7 @@ def carry_out(
     quick: bool,
     seeds: int | None,
     threads: int | None,
+    device: str,
     output: Path | None,
     command: str,
     progress: bool,
@@ -56,14 +60,16 @@ def carry_out(
     """Run an experiment; `lab` explains the arguments."""
     import torch
 
+    from glassformer.device import resolve
     from glassformer.lab import finding
     from glassformer.lab.experiment import Budget
     from glassformer.machine import machine
 
     count = seeds or (2 if quick else experiment.seeds)
     at_once = threads or (1 if quick else min(2, os.cpu_count() or 1))
-    budget = Budget(quick, tuple(range(count)), at_once)
-    with own_torch_state():
+    chosen = resolve(device)
+    budget = Budget(quick, tuple(range(count)), at_once, str(chosen))
+    with own_torch_state(chosen):
         torch.set_num_threads(at_once)
         with show_progress(experiment.name, 100, progress) as tick:
             found = finding.run(experiment, budget, command, machine(), _shares(tick))

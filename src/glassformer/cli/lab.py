@@ -35,15 +35,13 @@ def lab() -> None:
 @app.command("list", cls=Verb)
 def list_experiments(output: Folder = RESULTS) -> None:
     """List the experiments, with the verdicts of past runs."""
-    require_torch("glassformer lab")
-
     from glassformer.lab import experiments, finding
 
     table = RichTable("name", "claim", "verdict", box=SIMPLE_HEAD)
     for name in experiments.names():
         path = output / f"{name}.json"
         verdict = finding.load(path).outcome if path.exists() else "not run"
-        table.add_row(name, experiments.find(name).claim, verdict)
+        table.add_row(name, experiments.claim(name), verdict)
     Console(width=columns(WIDTH), highlight=False).print(table)
 
 
@@ -73,6 +71,13 @@ def run(
             min=1, metavar="N", help="Runs at the same time.", show_default="2; 1 with --quick"
         ),
     ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="DEVICE",
+            help="Device of the models that learn: cpu, cuda, cuda:1, mps, or auto, the best one.",
+        ),
+    ] = "cpu",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -86,26 +91,34 @@ def run(
     require_torch("glassformer lab")
 
     from glassformer import picture
+    from glassformer.device import resolve
     from glassformer.lab import experiments
 
     picture.check()
+    device = str(resolve(device))  # an absent one is an error before the work
     output = output or (RESULTS / "quick" if quick else RESULTS)
     names = experiments.names() if chosen == ["all"] else chosen
     found = [experiments.find(name) for name in names]  # all of them, before any is run
     with writing(output):  # an unwritable folder is an error before the work
         output.mkdir(exist_ok=True)
     for experiment in found:
-        carry_out(experiment, output, quick, seeds, threads)
+        carry_out(experiment, output, quick, seeds, threads, device)
 
 
 def carry_out(
-    experiment: "Experiment", output: Path, quick: bool, seeds: int | None, threads: int | None
+    experiment: "Experiment",
+    output: Path,
+    quick: bool,
+    seeds: int | None,
+    threads: int | None,
+    device: str,
 ) -> None:
     """Run an experiment, print its result and say where it was written."""
     from glassformer.api.lab import carry_out
     from glassformer.evaluate.card import show
 
-    finding = carry_out(experiment, quick, seeds, threads, output, o.written_command(), True)
+    command = o.written_command()
+    finding = carry_out(experiment, quick, seeds, threads, device, output, command, True)
     show(sheet(finding), Console(width=columns(WIDTH), highlight=False))
     path = output / f"{experiment.name}.json"
     print(f"written: {path}, {path.with_suffix('.svg')}\n")

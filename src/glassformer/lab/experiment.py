@@ -35,6 +35,7 @@ class Budget:
     quick: bool
     seeds: tuple[int, ...]
     threads: int = 1  # processes of run_trials
+    device: str = "cpu"  # of the models that learn, as torch names it
 
 
 @dataclass(frozen=True)

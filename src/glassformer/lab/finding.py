@@ -100,7 +100,12 @@ def _finding(content: dict[str, Any]) -> Finding:
             for m in content["measurements"]
         ),
         Verdict(**content["verdict"]),
-        Budget(budget["quick"], tuple(budget["seeds"]), budget["threads"]),
+        Budget(
+            budget["quick"],
+            tuple(budget["seeds"]),
+            budget["threads"],
+            budget.get("device", "cpu"),
+        ),
         content["command"],
         content["machine"],
         content["seconds"],

@@ -25,6 +25,7 @@ from glassformer.data.tokenizer import BOS, EOS, PAD
 from glassformer.decode.search import SearchOptions, search
 from glassformer.decode.torch_decoder import TorchDecoder
 from glassformer.errors import TrainingError
+from glassformer.lab.trials import model_device
 from glassformer.model.build import build
 from glassformer.model.stack import Stack
 from glassformer.train.loss import smoothed_loss
@@ -107,7 +108,7 @@ class TrainingRun:
 
 
 def small_model(task: Task, **changes: Any) -> nn.Module:
-    """Build a model sized for the task: two layers per stack, no dropout.
+    """Build a model sized for the task, on the device of the run: two layers, no dropout.
 
     Like `build` it draws its weights from torch's global generator: set the seed first.
     """
@@ -123,7 +124,7 @@ def small_model(task: Task, **changes: Any) -> nn.Module:
         decoder_layers=2,
         dropout=0.0,
     )
-    return build(settings, **changes)
+    return build(settings, **changes).to(model_device())
 
 
 def train(

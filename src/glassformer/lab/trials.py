@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -22,23 +23,41 @@ from glassformer.lab.experiment import Arm, Budget, Measurement, Tick
 # A function of an arm, a seed and `quick`. Another process imports it: it is a function of a module
 # or a functools.partial of one.
 Trial = Callable[[Arm, int, bool], Iterable[Measurement]]
+CPU = torch.device("cpu")
+_DEVICE = ContextVar("device of the models that learn", default=CPU)
+
+
+def model_device() -> torch.device:
+    """Return the device of the models of this run: `small_model` puts them there."""
+    return _DEVICE.get()
+
+
+@contextmanager
+def models_on(device: torch.device) -> Iterator[None]:
+    """Put the models that are made inside the block on a device."""
+    token = _DEVICE.set(device)
+    try:
+        yield
+    finally:
+        _DEVICE.reset(token)
 
 
 def run_trials(trial: Trial, arms: Sequence[Arm], budget: Budget, tick: Tick) -> list[Measurement]:
     """Return the measurements of trial(arm, seed, quick) for each arm and seed, in their order."""
     jobs = [(arm, seed, budget.quick) for arm in arms for seed in budget.seeds]
     done: dict[int, list[Measurement]] = {}
-    for number, found in _results(trial, jobs, min(budget.threads, len(jobs))):
+    device = torch.device(budget.device)
+    for number, found in _results(trial, jobs, min(budget.threads, len(jobs)), device):
         done[number] = found
         tick(len(done) / len(jobs))
     return [m for number in range(len(jobs)) for m in done[number]]
 
 
 def _results(
-    trial: Trial, jobs: Sequence[tuple[Arm, int, bool]], processes: int
+    trial: Trial, jobs: Sequence[tuple[Arm, int, bool]], processes: int, device: torch.device
 ) -> Iterator[tuple[int, list[Measurement]]]:
     if processes <= 1:
-        with one_thread():
+        with one_thread(), models_on(device):
             for number, job in enumerate(jobs):
                 yield number, _run(trial, job)
         return
@@ -46,7 +65,7 @@ def _results(
         processes,
         multiprocessing.get_context("spawn"),  # torch's threads do not survive a fork
         initializer=_start_process,
-        initargs=_module_of(trial),
+        initargs=(*_module_of(trial), device),
     ) as pool:
         jobs_by_future = {pool.submit(_run, trial, job): i for i, job in enumerate(jobs)}
         try:
@@ -68,9 +87,10 @@ def _module_of(trial: Any) -> tuple[str, str]:
     return module.__name__, str(module.__file__)
 
 
-def _start_process(name: str, file: str) -> None:
+def _start_process(name: str, file: str, device: torch.device) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a trial, which may take a minute
     torch.set_num_threads(1)
+    _DEVICE.set(device)
     if not name.startswith("glassformer."):
         load_module(name, Path(file))
 

@@ -1,12 +1,12 @@
 """One module per claim, and the order in which a learner may read them."""
 
+import ast
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
 from glassformer.errors import DataError, SettingsError, did_you_mean
 from glassformer.lab.experiment import Experiment
-from glassformer.lab.trials import load_module
 
 ORDER = (
     "scaling",
@@ -34,6 +34,19 @@ def place(name: str) -> int:
     return ORDER.index(name) if name in ORDER else len(ORDER)
 
 
+def claim(name: str) -> str:
+    """Return the claim of an experiment in this package as its source has it, without torch."""
+    source = Path(__path__[0], f"{name.replace('-', '_')}.py").read_text("utf-8")
+    stated = (
+        keyword.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == Experiment.__name__
+        for keyword in node.keywords
+        if keyword.arg == "claim"
+    )
+    return str(ast.literal_eval(next(stated)))
+
+
 def find(name: str) -> Experiment:
     """Return an experiment by its name, or the experiment in a Python file."""
     if name.endswith(".py"):
@@ -50,6 +63,8 @@ def find(name: str) -> Experiment:
 
 
 def _load(path: Path) -> Experiment:
+    from glassformer.lab.trials import load_module
+
     if not path.is_file():
         raise DataError(
             f"There is no file {path}.",

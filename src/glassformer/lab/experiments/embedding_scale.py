@@ -58,8 +58,9 @@ def unscale(model: nn.Module) -> None:
 def token_share(model: nn.Module) -> float:
     """Return the share of token embeddings in the mean square of the first layer's input."""
     stack = next(m for m in model.modules() if isinstance(m, Stack))
-    tokens = (stack.embedding.weight * stack.embedding.scale).square().mean()
-    positions = sinusoids(torch.arange(TASK.lengths[1]), stack.embedding.weight.size(1))
+    weight = stack.embedding.weight
+    tokens = (weight * stack.embedding.scale).square().mean()
+    positions = sinusoids(torch.arange(TASK.lengths[1], device=weight.device), weight.size(1))
     return float(tokens / (tokens + positions.square().mean()))
 
 

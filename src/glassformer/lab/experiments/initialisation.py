@@ -20,7 +20,7 @@ from glassformer.lab.experiment import (
     Verdict,
 )
 from glassformer.lab.learning import Plan, Task, gradient_norms, small_model, train
-from glassformer.lab.trials import run_trials
+from glassformer.lab.trials import model_device, run_trials
 from glassformer.model import init
 from glassformer.model.stack import Stack
 from glassformer.train.optimizer import layer_matrices
@@ -59,7 +59,7 @@ def encoder(arm: Arm, seed: int) -> nn.Module:
 
 
 def trial(arm: Arm, seed: int, quick: bool) -> Iterator[Measurement]:
-    model, start = encoder(arm, seed), TASK.held_out(64)
+    model, start = encoder(arm, seed), TASK.held_out(64).to(model_device())
     norms = gradient_norms(model, start)["encoder"]
     found = {
         STREAM: growth(model, start.inputs[0]),

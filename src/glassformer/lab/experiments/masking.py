@@ -29,7 +29,7 @@ from glassformer.lab.learning import (
     small_model,
     train,
 )
-from glassformer.lab.trials import run_trials
+from glassformer.lab.trials import model_device, run_trials
 from glassformer.model.attention import MultiHeadAttention, fused_attention
 from glassformer.model.masks import causal_mask, padding_mask, target_mask
 
@@ -63,7 +63,7 @@ def wrong_axis(mask: Tensor, role: str) -> Tensor:
         return mask
     along_keys = mask[:, :, -1:, :]  # the last query may attend to every real token
     wrong = along_keys.transpose(-1, -2).expand_as(mask)
-    return wrong & causal_mask(mask.size(-1)) if role == "decoder" else wrong
+    return wrong & causal_mask(mask.size(-1), device=mask.device) if role == "decoder" else wrong
 
 
 def inverted(mask: Tensor, role: str) -> Tensor:
@@ -94,7 +94,9 @@ def corrupted_attention(
 ) -> tuple[Tensor, None]:
     """Run the fused kernel with a corrupted mask; no mask counts as one that allows all."""
     shape = q.size(0), 1, q.size(2), k.size(2)
-    full = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
+    full = (
+        torch.ones(shape, dtype=torch.bool, device=q.device) if mask is None else mask.expand(shape)
+    )
     return fused_attention(q, k, v, corrupt(full, role), *rest)
 
 
@@ -163,7 +165,7 @@ def refusals(seed: int) -> Iterator[Measurement]:
     """Pass each wrong mask to the library as an argument and record its response."""
     torch.manual_seed(seed)
     model: Any = small_model(TASK).eval()
-    source, target = TASK.held_out(16).inputs
+    source, target = TASK.held_out(16).to(model_device()).inputs
     pad, causal = padding_mask(source), target_mask(target)
     passed: dict[str, tuple[Tensor | None, Tensor | None]] = {
         "padding on the wrong axis, (B, 1, S, 1)": (pad.transpose(-1, -2), causal),

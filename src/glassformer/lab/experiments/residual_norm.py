@@ -21,7 +21,7 @@ from glassformer.lab.experiment import (
     Verdict,
 )
 from glassformer.lab.learning import Plan, Task, gradient_norms, train
-from glassformer.lab.trials import run_trials
+from glassformer.lab.trials import model_device, run_trials
 from glassformer.model import init
 from glassformer.model.attention import MultiHeadAttention
 from glassformer.model.classifier import TransformerTagger
@@ -97,7 +97,7 @@ def tagger(variant: Variant, depth: int) -> TransformerTagger:
     encoder = TransformerEncoder(embedding, positions, layers, final)
     model = TransformerTagger(encoder, nn.Linear(WIDTH, TASK.vocabulary))
     init.xavier(model)
-    return model
+    return model.to(model_device())
 
 
 def trial(arm: Arm, seed: int, quick: bool) -> Iterator[Measurement]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from glassformer.lab.drawing import COLOURS, line, log2_axis
 from glassformer.lab.experiment import Arm, Budget, Experiment, Measurement, Results, Tick, Verdict
 from glassformer.lab.learning import Plan, Task, gradients, small_model, train
-from glassformer.lab.trials import run_trials
+from glassformer.lab.trials import model_device, run_trials
 from glassformer.model.attention import attentions, record_attention
 
 TASK = Task("reverse", symbols=10, lengths=(8, 8))
@@ -62,7 +62,7 @@ def trial(arm: Arm, seed: int, quick: bool) -> Iterator[Measurement]:
 @torch.no_grad()
 def attention_at_start(model: nn.Module) -> Tensor:
     with record_attention(model) as maps:
-        model(*TASK.held_out(64).inputs)
+        model(*TASK.held_out(64).to(model_device()).inputs)
     return torch.cat([w.flatten(0, 2) for calls in maps.values() for w in calls])
 
 
