@@ -1,6 +1,12 @@
-"""Callbacks are told of a run; the examples for loggers do it, tested with stand-ins."""
+"""Callbacks are told of a run; the examples for loggers do it, tested with stand-ins.
 
+Where wandb or mlflow is installed the example is also run with it, offline, in another process.
+"""
+
+import json
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +17,8 @@ import pytest
 
 import glassformer as gf
 from glassformer.errors import InputError
+from glassformer.extras import is_installed
+from glassformer.train.log import read
 from train.runs import TINY
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "log_to_wandb_or_mlflow.py"
@@ -77,3 +85,56 @@ def test_the_example_logs_to_mlflow(
         isinstance(value, float) for record in logged for value in record.values()
     )
     mlflow.end_run.assert_called_once_with()
+
+
+# The packages themselves, offline
+
+OFFLINE = {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "MLFLOW_TRACKING_URI": "sqlite:///m.db"}
+CHILD = """
+import runpy, sys
+import glassformer as gf
+from train.runs import TINY
+
+example = runpy.run_path(sys.argv[1])
+gf.train(TINY, run="run", callbacks=[example[sys.argv[2]]()], progress=False)
+"""
+HISTORY = """
+import json
+import mlflow
+
+client = mlflow.MlflowClient()
+(run,) = client.search_runs([one.experiment_id for one in client.search_experiments()])
+history = client.get_metric_history(run.info.run_id, "train_loss")
+losses = [(one.step, one.value) for one in history]
+print(json.dumps([run.info.run_name, run.info.status, run.data.params["max_steps"], losses]))
+"""
+
+
+def trained_with(package: str, logger: str, folder: Path, more: str = "") -> str:
+    """Train TINY with a logger of the example in another process; return what `more` prints."""
+    if not is_installed(package):
+        pytest.skip(f"{package} is not installed")
+    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD + more, str(EXAMPLE), logger],
+        cwd=folder, env=os.environ | OFFLINE | path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_weights_and_biases_keeps_every_loss_offline(tmp_path: Path) -> None:
+    trained_with("wandb", "WandB", tmp_path)
+    (kept,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    content = kept.read_bytes()
+    for record in read(tmp_path / "run/log.jsonl"):
+        value = record["train_loss" if "train_loss" in record else "valid_loss"]
+        assert repr(value).encode() in content
+
+
+def test_mlflow_keeps_every_loss_in_a_local_database(tmp_path: Path) -> None:
+    printed = trained_with("mlflow", "MLflow", tmp_path, HISTORY)
+    records = [r for r in read(tmp_path / "run/log.jsonl") if "train_loss" in r]
+    losses = [[r["step"], r["train_loss"]] for r in records]
+    assert json.loads(printed.splitlines()[-1]) == ["run", "FINISHED", "8", losses]
