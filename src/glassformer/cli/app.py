@@ -125,6 +125,7 @@ def _completed() -> list[str]:
     from typer.completion import completion_init  # type: ignore[attr-defined]
 
     completion_init()
+    os.environ["COLUMNS"] = "10000"  # a help text of two lines would be two candidates
     words = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
     return words.split()[1:]
 
