@@ -3,12 +3,14 @@
 import inspect
 import io
 import json
+import textwrap
 import tokenize
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli import options as o
 from glassformer.config import (
     DataSettings,
     ModelSettings,
@@ -20,7 +22,10 @@ from glassformer.config import (
     TrainSettings,
 )
 from glassformer.errors import SettingsError, did_you_mean
+from glassformer.progress import columns
 
+Row = tuple[str, str, str, str]  # name, default, values, meaning
+WIDTH = 78  # columns of what is printed
 SECTIONS: dict[str, type[Settings]] = {
     "model": ModelSettings,
     "data": DataSettings,
@@ -33,7 +38,7 @@ SECTIONS: dict[str, type[Settings]] = {
 TITLE = """\
 # Settings
 
-Every setting of a recipe, as `glassformer settings` prints it. A recipe has the sections as TOML
+Every setting of a recipe; `glassformer settings NAME` prints one, or a section. A recipe has the sections as TOML
 tables; on the command line a setting is changed by `section.name=value` ([recipes](recipes.md)).
 
 """
@@ -51,15 +56,51 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 def settings(
     name: Annotated[
         str | None,
-        typer.Argument(help="A section or a setting, such as train or train.ema. [all of them]"),
+        typer.Argument(
+            metavar="NAME",
+            help="A section or a setting, such as train or train.ema.",
+            show_default="all of them",
+        ),
     ] = None,
+    markdown: o.Markdown = None,
 ) -> None:
-    """Print the settings of a recipe as Markdown tables: name, default, values, meaning."""
-    print(reference(name), end="")
+    """Print the settings of a recipe: name, default, values, meaning."""
+    if markdown:
+        o.save(markdown, reference(name))
+    else:
+        print(listing(name, columns(WIDTH)), end="")
+
+
+def listing(name: str | None, width: int) -> str:
+    """Return the same settings as text of so many columns."""
+    return "\n".join(
+        f"[{section}]\n\n" + "\n".join(_block(row, width) for row in its)
+        for section, its in _chosen(name).items()
+    )
+
+
+def _block(row: Row, width: int) -> str:
+    """Return a setting in lines: name and default, then the values and the meaning."""
+    name, default, values, meaning = (cell.replace("`", "") for cell in row)
+    stated = default if default == "required" else f"default {default}"
+    indent = " " * 4
+    texts = [f"{name}: {stated}", *(f"{indent}{text}" for text in (values, meaning) if text)]
+    return "".join(
+        textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False) + "\n"
+        for text in texts
+    )
 
 
 def reference(name: str | None = None) -> str:
-    """Return the tables of all sections, of one section, or the row of one setting."""
+    """Return the Markdown tables of all sections, of one section, or the row of one setting."""
+    return (TITLE if name is None else "") + "\n".join(
+        f"## {section}\n\n{HEAD}\n" + "".join(_line(row) for row in its)
+        for section, its in _chosen(name).items()
+    )
+
+
+def _chosen(name: str | None) -> dict[str, list[Row]]:
+    """Return the rows of all sections, of one, or of one setting."""
     rows = {section: list(_rows(section, cls)) for section, cls in SECTIONS.items()}
     chosen = {
         section: [row for row in its if name in (None, section, row[0])]
@@ -72,19 +113,15 @@ def reference(name: str | None = None) -> str:
             f"The sections are {', '.join(SECTIONS)}.",
             did_you_mean(str(name), names, "List all: glassformer settings."),
         )
-    return (TITLE if name is None else "") + "\n".join(
-        f"## {section}\n\n{HEAD}\n" + "".join(_line(row) for row in its)
-        for section, its in chosen.items()
-        if its
-    )
+    return {section: its for section, its in chosen.items() if its}
 
 
-def _line(row: tuple[str, str, str, str]) -> str:
+def _line(row: Row) -> str:
     name, default, values, meaning = (cell.replace("|", "\\|") for cell in row)
     return f"| `{name}` | {default} | {values} | {meaning} |\n"
 
 
-def _rows(section: str, cls: type[Settings]) -> Iterator[tuple[str, str, str, str]]:
+def _rows(section: str, cls: type[Settings]) -> Iterator[Row]:
     meanings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if issubclass(base, Settings):
