@@ -38,8 +38,9 @@ SECTIONS: dict[str, type[Settings]] = {
 TITLE = """\
 # Settings
 
-Every setting of a recipe; `glassformer settings NAME` prints one, or a section. A recipe has the sections as TOML
-tables; on the command line a setting is changed by `section.name=value` ([recipes](recipes.md)).
+Every setting of a recipe; `glassformer settings NAME` prints one, or a section. A recipe has the
+sections as TOML tables; on the command line a setting is changed by `section.name=value`
+([recipes](recipes.md)).
 
 """
 HEAD = "| setting | default | values | meaning |\n|---|---|---|---|"
