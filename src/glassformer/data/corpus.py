@@ -5,7 +5,6 @@ counts them. Nothing is normalised: a row is what the file holds.
 """
 
 import codecs
-import csv
 import json
 import re
 import zlib
@@ -18,17 +17,23 @@ from io import BufferedReader
 from itertools import islice, zip_longest
 from pathlib import Path
 from reprlib import repr as shown
-from typing import Any, Literal
+from typing import Any
 
+from glassformer.data.tables import Bad, Format, bare, records_of
 from glassformer.errors import DataError, did_you_mean
 
-Format = Literal["lines", "tsv", "csv", "jsonl"]
 SUFFIXES: dict[str, Format] = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
 SHOWN = 3  # examples of each kind of bad row
 AT_ONCE = 1 << 14  # bytes that are read at a time: less than a line may have
 MAX_LINE = 1 << 20  # bytes of a line: about 170,000 words, a long novel
 MAX_GROWTH = 100  # times that gzipped text may grow: prose grows 3 to 5 times, zeros 1,032 times
 FREE_GROWTH = 1 << 24  # bytes that a gzipped file may unpack to, however small it is
+PACKED = {  # first bytes: what it is, and how to unpack it
+    b"\x28\xb5\x2f\xfd": ("packed by Zstandard", "zstd -d"),
+    b"BZh": ("packed by bzip2", "bunzip2"),
+    b"\xfd7zXZ": ("packed by xz", "unxz"),
+    b"PK\x03\x04": ("a ZIP archive or a spreadsheet", "unzip, or save the sheet as CSV"),
+}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Row = tuple[str, ...]
@@ -40,7 +45,8 @@ class TextFiles:
 
     A column has a name (in the header, or a key of JSON) or a number, from 1 as `cut -f` counts.
     A TSV or CSV file has a header if a column is named. `where` names a column and the expression
-    that it matches in the rows to be read; `start` and `stop` slice these.
+    that it matches in the rows to be read; `start` and `stop` slice these. A row of more cells than
+    `width`, or than the header has, is bad: a delimiter within its text has moved the others.
     """
 
     paths: tuple[Path, ...]
@@ -49,6 +55,7 @@ class TextFiles:
     start: int = 0
     stop: int | None = None
     where: tuple[str | int, str] | None = None
+    width: int | None = None  # None: any
 
     def __post_init__(self) -> None:
         if self.layout == "lines":
@@ -82,15 +89,6 @@ def own_files(paths: Sequence[str | Path], columns: Sequence[str]) -> TextFiles:
     return TextFiles(tuple(map(Path, paths)), by_name_or_number)
 
 
-@dataclass(frozen=True)
-class Bad:
-    """Return the fault of a row and its column."""
-
-    reason: str
-    detail: str = ""
-    column: int = 0
-
-
 @dataclass
 class Report:
     """Counts of one pass: all rows, bad ones by reason, and the first of each reason."""
@@ -98,10 +96,13 @@ class Report:
     rows: int = 0
     bad: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
+    shown: Counter[str] = field(default_factory=Counter)
 
     def add(self, path: Path, line: int, bad: Bad) -> None:
-        self.bad[bad.reason] += 1
-        if self.bad[bad.reason] <= SHOWN:
+        self.bad[bad.reason] += bad.lines
+        self.rows += bad.lines - 1
+        self.shown[bad.reason] += 1
+        if self.shown[bad.reason] <= SHOWN:
             parts = f"{path}:{line}", bad.reason, bad.detail
             self.examples.append(": ".join(filter(None, parts)))
 
@@ -140,9 +141,7 @@ class Corpus:
             raise DataError(
                 f"{self.files}: {report}.",
                 "\n        ".join(report.examples) or "A text without a row is none.",
-                "Correct the text, or leave out its bad rows: --skip-bad (skip_bad=True)."
-                if report.rows
-                else "Name a file that holds text.",
+                _remedy(report),
             )
 
     def _checked(self, row: Row) -> Row | Bad:
@@ -161,26 +160,36 @@ class Corpus:
         return row
 
 
+def _remedy(report: Report) -> str:
+    if not report.rows:
+        return "Name a file that holds text."
+    convert = "Convert it: iconv -f windows-1252 -t utf-8 FILE (or the encoding that it has). "
+    leave_out = "Correct the text, or leave out its bad rows: --skip-bad (skip_bad=True)."
+    return (convert if report.bad["broken UTF-8"] else "") + leave_out
+
+
 def _rows(files: TextFiles) -> Iterator[tuple[int, Row | Bad]]:
     """Each row with the number of its first line."""
     if files.layout == "lines":
         return _parallel(files.paths)
     found = records(files.paths[0], files.layout)
     columns = (*files.columns, *files.where[:1]) if files.where else files.columns
+    width = files.width
     if files.layout != "jsonl" and any(isinstance(column, str) for column in columns):
-        columns = _by_number(files, columns, next(found, (1, []))[1])
-    rows = ((number, _pick(record, columns)) for number, record in found)
+        header: Any = next(found, (1, []))[1]
+        columns, width = _by_number(files, columns, header), len(header)
+    rows = ((number, _pick(record, columns, width)) for number, record in found)
     return _matching(rows, re.compile(files.where[1])) if files.where else rows
 
 
 def records(path: Path, layout: Format) -> Iterator[tuple[int, Any]]:
     """Yield each record of a table, whole, with its line: a list, a dict of JSON, or a `Bad`."""
-    return RECORDS[layout](_lines(path))
+    return records_of(_lines(path), layout, str(path))
 
 
 def text_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a plain file without their ends."""
-    return map(_bare, _lines(path))
+    return map(bare, _lines(path))
 
 
 def _matching(
@@ -292,8 +301,24 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def _refuse_binary(path: Path, stream: GzipFile | BufferedReader) -> None:
-    """NUL may stand in a text, and bytes may be broken, but both at once are no text in UTF-8."""
+    """Refuse what is packed, not text, or has another end of line.
+
+    NUL may stand in a text, and bytes may be broken, but both at once are no text in UTF-8.
+    """
     start = stream.peek(8192)
+    for magic, (what, command) in PACKED.items():
+        if start.startswith(magic):
+            raise DataError(
+                f"{path} is {what}.",
+                "Text is read as it is, or packed by gzip.",
+                f"Unpack it first: {command}.",
+            )
+    if start.count(b"\r") > 1 and b"\n" not in start:
+        raise DataError(
+            f"The lines of {path} end with CR alone.",
+            "A line ends with LF, or with CR and LF; this file would be one line.",
+            r"Convert it: tr '\r' '\n' < FILE > NEW.",
+        )
     if b"\0" not in start:
         return
     try:
@@ -306,10 +331,6 @@ def _refuse_binary(path: Path, stream: GzipFile | BufferedReader) -> None:
         ) from None
 
 
-def _bare(line: str) -> str:
-    return line.removesuffix("\r")
-
-
 def _parallel(paths: tuple[Path, ...]) -> Iterator[tuple[int, Row | Bad]]:
     for number, lines in enumerate(zip_longest(*map(_lines, paths)), 1):
         if None in lines:
@@ -317,40 +338,7 @@ def _parallel(paths: tuple[Path, ...]) -> Iterator[tuple[int, Row | Bad]]:
             detail = f"{paths[lines.index(None)]} has no such line"
             yield number, Bad("unequal line counts", detail, longer)
         else:
-            yield number, tuple(map(_bare, lines))
-
-
-def _tsv(lines: Iterator[str]) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(lines, 1):
-        yield number, _bare(line).split("\t")
-
-
-def _csv(lines: Iterator[str]) -> Iterator[tuple[int, Any]]:
-    with_ends = (f"{line}\n" for line in lines)  # a newline within quotes is part of a cell
-    rows = csv.reader(
-        with_ends, strict=True
-    )  # lax, an open quote would swallow the rest as one cell
-    while True:
-        number = rows.line_num + 1
-        try:
-            record: list[str] | Bad = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            record = Bad("invalid CSV", f"{error}, up to line {rows.line_num}")
-        yield number, record
-
-
-def _jsonl(lines: Iterator[str]) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(lines, 1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            record = Bad("invalid JSON", getattr(error, "msg", str(error)))
-        yield number, record
-
-
-RECORDS = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
+            yield number, tuple(map(bare, lines))
 
 
 def _by_number(files: TextFiles, columns: tuple[str | int, ...], header: Any) -> tuple[int, ...]:
@@ -379,7 +367,9 @@ def known(what: str, name: str, valid: Collection[str]) -> str:
     return name
 
 
-def _pick(record: Any, columns: tuple[str | int, ...]) -> Row | Bad:
+def _pick(record: Any, columns: tuple[str | int, ...], width: int | None) -> Row | Bad:
+    if width is not None and isinstance(record, list) and any(record[width:]):
+        return Bad("too many columns", f"{len(record)} instead of {width}")
     row = []
     for column in columns:
         match record, column:

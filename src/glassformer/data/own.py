@@ -1,6 +1,7 @@
 """Guess what a user's file holds: its format, its columns, their languages, the labels."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,13 +12,13 @@ from typing import Any, Literal, TypeVar
 from glassformer.data import languages
 from glassformer.data.corpus import (
     Corpus,
-    Format,
     Row,
     TextFiles,
     layout_of,
     records,
     text_lines,
 )
+from glassformer.data.tables import Format
 from glassformer.errors import DataError, SettingsError
 
 Kind = Literal["translator", "classifier"]
@@ -27,6 +28,7 @@ SAMPLE = 2_000  # rows, drawn from the whole file: a file is often sorted by its
 MAX_LABELS = 100  # distinct values; a column of more is no label
 ROWS_PER_LABEL = 4  # at least, on average
 LABEL_LENGTH = 40  # characters of the longest label
+USUAL = 0.9  # share of the rows whose width is that of the table
 LOOKED_AT = 100  # first lines of a plain file, which may be a table
 HELD_OUT = 10, 20  # one example of so many validates: of a classifier, of a translator
 
@@ -67,6 +69,12 @@ class _Table:
     def width(self) -> int:
         return len(self.names) if self.names else max(map(len, self.rows))
 
+    @property
+    def usual_width(self) -> int | None:
+        """Return the width of nearly all rows; None if they differ."""
+        ((width, count),) = Counter(map(len, self.rows)).most_common(1)
+        return width if count >= USUAL * len(self.rows) else None
+
     def column(self, number: int) -> list[str]:
         return [row[number] for row in self.rows if len(row) > number]
 
@@ -90,13 +98,14 @@ def look(paths: Sequence[str | Path], kind: Kind | None = None, columns: Sequenc
     of_text = [table.column(i) for i in chosen]
     spelt = tuple(table.names[i] if table.names else str(i + 1) for i in chosen)
     numbers = tuple(i + 1 for i in chosen)
-    found = TextFiles((path,), spelt if table.names else numbers, layout)
+    usual = None if table.names or layout == "jsonl" else table.usual_width
+    found = TextFiles((path,), spelt if table.names else numbers, layout, width=usual)
     return Own(
         asked,
         found,
         (table.name(chosen[0]), table.name(chosen[1])),
         _languages(asked, spelt, of_text),
-        tuple(sorted(set(of_text[1]))) if asked == "classifier" else (),
+        tuple(sorted({*of_text[1]} - {""})) if asked == "classifier" else (),
     )
 
 
@@ -145,8 +154,9 @@ def _sample(path: Path, layout: Format) -> _Table:
             "Check the file, or name another one.",
         )
     if isinstance(first, dict):
-        names = tuple(first)
         objects = [first, *(row for row in _drawn(rows) if isinstance(row, dict))]
+        cells_of = (item for row in objects for item in row.items())
+        names = tuple(dict.fromkeys(k for k, v in cells_of if not isinstance(v, dict | list)))
         cells = [tuple(_cell(row.get(name)) for name in names) for row in objects]
         return _wide(path, _Table(names, cells))
     others = [tuple(map(_cell, row)) for row in _drawn(rows) if isinstance(row, list)]
@@ -159,7 +169,7 @@ def _sample(path: Path, layout: Format) -> _Table:
 def _wide(path: Path, table: _Table) -> _Table:
     if not table.rows or table.width < 2:
         raise DataError(
-            f"{path} has {table.width if table.rows else 0} columns with text.",
+            f"{path} has no two columns.",
             "A translator needs a text and its translation, a classifier a text and its label.",
             "Separate the columns by tabs (.tsv), commas (.csv), or write JSON lines (.jsonl).",
         )
@@ -174,13 +184,13 @@ def _cell(value: object) -> str:
 
 def _is_header(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> bool:
     """Return whether the first row names the columns: words that mean so, or no value of theirs."""
-    if len(set(head)) < len(head) or not all(map(str.strip, head)) or not rows:
+    if not all(map(str.strip, head[1:])) or not rows:  # pandas leaves its index without a name
         return False
     meant = {*SOURCES, *TARGETS, *TEXTS, *LABELS, "id"}
     plain = [cell.strip().casefold() for cell in head]
     if any(cell in meant or languages.of_name(cell) for cell in plain):
         return True
-    if any(len(cell.split()) > 3 for cell in head):
+    if len(set(head)) < len(head) or any(len(cell.split()) > 3 for cell in head):
         return False
     table = _Table(None, rows)
     few = [i for i in range(len(head)) if is_label(table.column(i))]
