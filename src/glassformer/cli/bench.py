@@ -265,23 +265,31 @@ def busy(
     seconds: Annotated[
         float, typer.Option(min=0.5, metavar="S", help="Seconds of each measurement.")
     ] = 6.0,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Rounds; the median counts.")] = 3,
     threads: Threads = 2,
     jobs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Busy jobs that are started beside.")
     ] = 2,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Train the demo beside the jobs, too: minutes more.")
+    ] = False,
     output: Annotated[Path | None, _json_option("bench_busy")] = None,
     quick: Quick = False,
 ) -> None:
     """Compare how threads of training wait, beside busy jobs.
 
-    It starts the jobs itself and takes about two minutes; nothing else should be running.
+    It starts the jobs itself and takes about four minutes; nothing else should be running.
     """
     require_torch("glassformer bench busy")
-    from glassformer.bench.busy import Plan, bench_busy
+    from glassformer.bench.busy import Plan, bench_busy, demo_beside, demo_note
 
-    plan = Plan(0.5 if quick else seconds, threads, jobs, 256 if quick else 2_048)
+    plan = Plan(seconds, rounds, threads, jobs)
+    if quick:
+        plan = Plan(0.5, 1, threads, jobs, batch_tokens=256)
     with progress("measuring", plan.steps) as tick:
         report = bench_busy(plan, o.written_command(), tick)
+    if demo:
+        report.notes.append(demo_note(demo_beside(plan), plan))
     show(report, output or figures("bench_busy", quick))
 
 
