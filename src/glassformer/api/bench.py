@@ -168,21 +168,29 @@ def start(
 def busy(
     *,
     seconds: float = 6.0,
+    rounds: int = 3,
     threads: int = 2,
     jobs: int = 2,
+    demo: bool = False,
     quick: bool = False,
     progress: bool = True,
 ) -> "Report":
     """Compare how threads of training wait, beside busy jobs that it starts itself.
 
-    Each measurement takes `seconds`, all of them about two minutes. Nothing else should be running.
+    Each measurement takes `seconds`, all of them about four minutes. Nothing else should be
+    running. `demo` trains the demo beside the jobs, too.
     """
     with _torch("busy"):
-        from glassformer.bench.busy import Plan, bench_busy
+        from glassformer.bench.busy import Plan, bench_busy, demo_beside, demo_note
 
-        plan = Plan(0.5 if quick else seconds, threads, jobs, 256 if quick else 2_048)
+        plan = Plan(seconds, rounds, threads, jobs)
+        if quick:
+            plan = Plan(0.5, 1, threads, jobs, batch_tokens=256)
         with show_progress("measuring", plan.steps, progress) as tick:
-            return bench_busy(plan, "glassformer.bench.busy(...)", tick)
+            report = bench_busy(plan, "glassformer.bench.busy(...)", tick)
+        if demo:
+            report.notes.append(demo_note(demo_beside(plan), plan))
+        return report
 
 
 def same_bits(

@@ -228,16 +228,22 @@ def busy(
     seconds: Annotated[
         float, typer.Option(min=0.5, metavar="S", help="Seconds of each measurement.")
     ] = 6.0,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Rounds; the median counts.")] = 3,
     threads: Threads = 2,
     jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Busy jobs to start.")] = 2,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Train the demo beside the jobs, too: minutes more.")
+    ] = False,
     output: Annotated[Path | None, _json_option("bench_busy")] = None,
     quick: Quick = False,
 ) -> None:
     """Compare how threads of training wait, beside busy jobs.
 
-    It starts the jobs itself and takes about two minutes; nothing else should be running.
+    It starts the jobs itself and takes about four minutes; nothing else should be running.
     """
-    found = api.busy(seconds=seconds, threads=threads, jobs=jobs, quick=quick)
+    found = api.busy(
+        seconds=seconds, rounds=rounds, threads=threads, jobs=jobs, demo=demo, quick=quick
+    )
     show(found, output or figures("bench_busy", quick))
 
 
