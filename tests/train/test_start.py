@@ -39,6 +39,7 @@ from train.runs import (
     parts_in_this_process,
     records,
     text,
+    tiny,
     trained,
     unexpected,
 )
