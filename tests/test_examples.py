@@ -1,6 +1,9 @@
 """Every script of examples/ runs, and the Transformer by hand is the one of `model/`."""
 
+import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,6 +45,89 @@ def test_a_file_is_translated_line_by_line(tmp_path: Path) -> None:
     found = target.read_text("utf-8").splitlines()
     assert found == gf.load("en-fr").translate(lines)
     assert found[0] and not found[1] and found[2]
+
+
+LINES = ["Two dogs are playing in the snow.", "", "A man is reading a book.", "A red bicycle."]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(LINES) + "\n", "utf-8")
+    return path
+
+
+def test_shares_of_a_slurm_array_are_joined(corpus: Path) -> None:
+    """The script of the array runs as Slurm would start it, once for each task."""
+    script = example("translate_part.py")
+    folder, target = corpus.parent / "parts", corpus.parent / "out.txt"
+    for share in range(2):
+        script.translate(str(corpus), str(folder), share, 2, "captions-en-fr", lines=1)
+    assert len(list(folder.iterdir())) == len(LINES)
+    whole = corpus.parent / "whole"
+    variables = {"SLURM_ARRAY_TASK_ID": "0", "SLURM_ARRAY_TASK_COUNT": "1"}
+    started = run("translate_on_slurm.sh", corpus, whole, "captions-en-fr", **variables)
+    assert "part-000000.txt: 4 lines" in started.stderr
+    script.main(str(corpus), str(whole), str(target))
+    one = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+    assert target.read_bytes() == one
+    assert one.decode().splitlines() == gf.load("captions-en-fr").translate(LINES)
+
+
+def test_training_under_slurm_starts_torchrun_on_every_machine(tmp_path: Path) -> None:
+    """Stand-ins for Slurm's commands: `srun` prints what it would start."""
+    for name, command in {"srun": 'echo "$@"', "scontrol": 'printf "one\\ntwo\\n"'}.items():
+        (tmp_path / name).write_text(f"#!/bin/bash\n{command}\n")
+        (tmp_path / name).chmod(0o755)
+    variables = {"SLURM_JOB_NODELIST": "x", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_ID": "7"}
+    variables |= {"SLURM_CPUS_PER_TASK": "16", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    folder = tmp_path / "run"
+    first = run("train_on_slurm.sh", "wmt14", folder, "train.seed=2", **variables).stdout
+    assert "torchrun --nnodes 2 --nproc-per-node 2" in first
+    assert "--rdzv-endpoint one:29500" in first
+    assert first.endswith(
+        f"-m -- glassformer train wmt14 --run {folder} train.threads=8 train.seed=2\n"
+    )
+    (folder / "latest").mkdir(parents=True)
+    assert "--resume" in run("train_on_slurm.sh", "wmt14", folder, **variables).stdout
+
+
+def run(script: str, *arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell script of examples/ with this interpreter as `python`."""
+    root = EXAMPLES.parent
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(root / "src"), **variables}
+    command = ["bash", str(EXAMPLES / script), *map(str, arguments)]
+    return subprocess.run(
+        command, env=environment, cwd=root, check=True, capture_output=True, text=True
+    )
+
+
+@pytest.mark.filterwarnings("ignore")  # of Ray
+def test_two_workers_of_ray_translate_as_one_process(corpus: Path) -> None:
+    ray = pytest.importorskip("ray")
+    target = corpus.parent / "out.txt"
+    try:
+        ray.init(num_cpus=2, include_dashboard=False)
+        example("translate_on_ray.py").main(str(corpus), str(target), "captions-en-fr", 2, 1)
+    finally:
+        ray.shutdown()
+    assert target.read_text("utf-8").splitlines() == gf.load("captions-en-fr").translate(LINES)
+
+
+@pytest.mark.filterwarnings("ignore")  # of Spark
+def test_two_workers_of_spark_translate_as_one_process(corpus: Path) -> None:
+    sql = pytest.importorskip("pyspark.sql")
+    script = example("translate_on_spark.py")
+    spark = sql.SparkSession.builder.master("local[2]").getOrCreate()
+    try:
+        rows = list(enumerate([*LINES, None]))
+        table = spark.createDataFrame(rows, "id int, text string").repartition(2)
+        found = script.translated(table, "text", "captions-en-fr").collect()
+    finally:
+        spark.stop()
+    lines = [row.translation for row in sorted(found, key=lambda row: row.id)]
+    assert lines == [*gf.load("captions-en-fr").translate(LINES), ""]
 
 
 def test_a_position_scheme_of_ones_own_tells_order() -> None:

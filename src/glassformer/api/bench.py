@@ -316,6 +316,29 @@ def interop(
             return bench_interop(plan, "glassformer.bench.interop(...)", tick)
 
 
+def generate(
+    model: str,
+    *,
+    gguf: Place | None = None,
+    length: int = 128,
+    rounds: int = 5,
+    threads: int = 2,
+    quick: bool = False,
+    progress: bool = True,
+) -> "Report":
+    """Compare a language model with llama.cpp and Hugging Face on the same weights.
+
+    `gguf` is the file that the model was imported from, for llama.cpp. A prompt gets `length` new
+    tokens.
+    """
+    with _torch("generate"):
+        from glassformer.bench.generate import Plan, bench_generate
+
+        plan = Plan(16, 1, threads, 0.0) if quick else Plan(length, rounds, threads)
+        with show_progress("generating", 4 * (plan.rounds + 1), progress) as tick:
+            return bench_generate(model, _path(gguf), plan, "glassformer.bench.generate(...)", tick)
+
+
 @contextmanager
 def _torch(name: str, threads: int | None = None) -> Iterator[None]:
     """Require torch, set its threads, and give its state back to the caller."""

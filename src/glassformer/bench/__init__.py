@@ -10,7 +10,18 @@ from types import ModuleType
 from glassformer.extras import require_torch
 
 MEASUREMENTS = (
-    *("busy", "classify", "course", "decode", "faults", "interop", "model", "same_bits", "serve"),
+    *(
+        "busy",
+        "classify",
+        "course",
+        "decode",
+        "faults",
+        "generate",
+        "interop",
+        "model",
+        "same_bits",
+        "serve",
+    ),
     *("start", "time_to_bleu", "train"),
 )
 _IMPORT_TORCH = ("decode", "model", "train")

