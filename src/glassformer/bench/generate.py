@@ -109,7 +109,7 @@ def report(name: str, answers: dict[str, Answer], plan: Plan, command: str) -> R
                 contender,
                 round(tokens / answer.seconds),
                 f"{answer.seconds / ours.seconds:.2f}",
-                round(answer.peak / MIB),
+                round(answer.peak / MIB) if answer.peak else "–",
                 f"{same} of {len(answer.outputs)}",
             ]
         )

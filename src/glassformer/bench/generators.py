@@ -23,7 +23,7 @@ Q8_0 = 7  # llama.cpp's number of the type of a file
 class Answer(NamedTuple):
     seconds: float
     outputs: Ids
-    peak: int  # bytes of the process
+    peak: int | None  # bytes of the process; None where the system does not tell
 
 
 # (prompts, new tokens of each) -> answer
