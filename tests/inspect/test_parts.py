@@ -47,6 +47,8 @@ def test_an_ngram_has_the_words_of_its_tokens_and_counts_once(untrained: Any) ->
     model = with_votes(untrained)
     (ids,) = model.tokenizer.encode([TEXT])
     texts = [model.tokenizer.decode(ids[a:b]) for a, b in ngram_spans(model.votes, ids).values()]
+    shown = [text for text, _ in label_parts(model, [model.tokenizer.bos_id, *ids]).each]
+    assert {"the", "old dog", "<s>"} <= {*shown}
     words = TEXT.split()
     pairs = [" ".join(pair) for pair in pairwise(words)]
     assert sorted(texts) == sorted({*words, *pairs})

@@ -1,5 +1,6 @@
 """The page in a real browser: numbers, forced tokens, switches, keyboard, phone, hostile text."""
 
+import json
 import os
 import re
 import shutil
@@ -11,10 +12,12 @@ import pytest
 import torch
 
 from glassformer.inspect.trace import Trace, trace_of
+from glassformer.inspect.why import why
 from glassformer.pipeline import load
 from glassformer.serve.models import Models
 from glassformer.serve.server import Server
 from glassformer.serve.tracing import aligned
+from serve.conftest import CHAT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync")
@@ -233,6 +236,54 @@ def test_the_tour_has_eight_steps_and_ends_where_it_began(opened: Callable[..., 
     page.keyboard.press("Enter")
     page.keyboard.press("Escape")
     assert page.is_hidden("#tour")
+
+
+def test_a_step_opens_its_stages_and_the_lines_that_compute_them(
+    opened: Callable[..., Page], torch_model: Any
+) -> None:
+    page = opened().look(kind="cross", layer=0, head=1, chosenHead=1, step=2, inside=1)
+    page.wait_for_selector("#step .stage canvas")
+    headings = page.locator("#step .stage h3").all_inner_texts()
+    assert len(headings) == 10 and headings[4].startswith("5. mask and softmax")
+    weights = trace_of(torch_model, TEXT, beam_size=5).attention["cross"][0, 1, 2]
+    told = page.locator("#step .stage").nth(4).locator("output").inner_text()
+    shown = float(told.rpartition(" to ")[2])
+    assert shown == pytest.approx(float(weights.max()), abs=0.005)
+    code = page.locator("#step .stage").nth(4).locator("details.code").first
+    code.locator("summary").click()
+    marked = code.locator("mark").all_inner_texts()
+    assert any("scores.softmax(dim=-1)" in line for line in marked)
+    assert "model/attention.py" in code.locator("summary").inner_text()
+
+
+def test_a_word_is_explained_alone_and_against_another(
+    opened: Callable[..., Page], torch_model: Any
+) -> None:
+    page = opened().look()
+    page.click("#s-why summary")
+    page.wait_for_selector("#reasons table")
+    trace = trace_of(torch_model, TEXT, beam_size=5)
+    reasons = why(torch_model.model, trace.source, trace.decoder_input, 0, trace.target.ids[0])
+    assert f"{reasons.value:.3f}" in page.inner_text("#why-value")
+    rows = page.locator("#reasons table").first.locator("tbody tr")
+    assert rows.count() == len(trace.source.words)
+    with page.expect_response("**/api/why"):
+        page.select_option("#why-against", index=1)
+    page.wait_for_selector("#reasons[aria-busy=false]")
+    assert "times as likely as" in page.inner_text("#why-value")
+
+
+def test_a_chat_model_answers_a_message(opened: Callable[..., Page]) -> None:
+    one = opened()
+    page = one.look(model=CHAT, text="a b")
+    assert page.is_visible("#reply")
+    with page.expect_response("**/v1/chat/completions") as answer:
+        page.click("#reply")
+    events = [line[6:] for line in answer.value.text().split("\n\n") if "choices" in line]
+    deltas = [choice["delta"] for event in events for choice in json.loads(event)["choices"]]
+    whole = "".join(delta.get("content", "") for delta in deltas)
+    page.wait_for_function("document.getElementById('status').textContent === ''")
+    assert page.text_content("#answer") == whole and page.is_hidden("#problem")
 
 
 def test_the_same_head_in_int8_is_shown_beside_it(

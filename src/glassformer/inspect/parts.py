@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glassformer.inspect.words import SPACE
 from glassformer.ngrams import NgramVotes
 from glassformer.pipeline import Classifier
 
@@ -36,7 +37,7 @@ def label_parts(model: Classifier, ids: Sequence[int]) -> LabelParts | None:
     votes = model.votes
     each = [
         (
-            model.tokenizer.decode(list(ids[start:end])),
+            _text(model.tokenizer.shown_pieces(ids[start:end])),
             _scores(share * votes.weight[:, place].astype(np.float64) * votes.scale).tolist(),
         )
         for place, (start, end) in ngram_spans(votes, ids).items()
@@ -44,6 +45,11 @@ def label_parts(model: Classifier, ids: Sequence[int]) -> LabelParts | None:
     total = np.sum([part for _, part in each], axis=0) if each else np.zeros(len(encoder))
     each.sort(key=lambda one: -max(map(abs, one[1])))
     return LabelParts(encoder.tolist(), total.tolist(), each)
+
+
+def _text(pieces: Sequence[str]) -> str:
+    """Return the words of pieces; decoding would drop the begin mark."""
+    return "".join(pieces).replace(SPACE, " ").strip() or SPACE
 
 
 def _scores(logits: NDArray[np.float64]) -> NDArray[np.float64]:

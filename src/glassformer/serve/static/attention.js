@@ -94,10 +94,17 @@ function drawLines(row) {
 }
 function shade(row) {
   if (!(row in grid.cells)) { byId("cell").textContent = ""; return; }
+  // Styles are read once and not for every token: a source may have 512.
+  const fill = colour("--for"), inks = new Map();
+  const inkOn = (share) => {
+    const level = Math.round(share * 50);
+    if (!inks.has(level)) inks.set(level, textOn(level / 50));
+    return inks.get(level);
+  };
   [...byId("column-tokens").children].forEach((token, x) => {
     const share = grid.cells[row][x];
-    token.style.background = `color-mix(in srgb, ${colour("--for")} ${(100 * share).toFixed(1)}%, transparent)`;
-    token.style.color = textOn(share);
+    token.style.background = `color-mix(in srgb, ${fill} ${(100 * share).toFixed(1)}%, transparent)`;
+    token.style.color = inkOn(share);
     token.setAttribute("title", percent(share));
   });
   const order = grid.cells[row].map((value, x) => [value, x]).sort((a, b) => b[0] - a[0]);

@@ -4,6 +4,7 @@ import { state } from "/static/view.js";
 
 const byId = (id) => document.getElementById(id);
 const MOST = 30; // words of a table
+const LEAST = 0.0005; // log-odds: less is shown as 0.000
 
 export function show(data) {
   byId("caution").textContent = data.caution;
@@ -67,11 +68,13 @@ function shares({ encoder, ngrams, each }, row, label) {
     const most = Math.max(1e-30, ...some.map(([, value]) => Math.abs(value)));
     return some.map(([text, value]) => el("tr", {}, named(text), el("td", {}, value.toFixed(3)), bar(value, most)));
   };
-  const single = each.map(([text, values]) => [text, values[row]]).slice(0, MOST);
+  const counted = each.filter(([, values]) => Math.abs(values[row]) >= LEAST);
+  const single = counted.map(([text, values]) => [text, values[row]]).slice(0, MOST);
+  const rest = each.length - single.length;
   return [el("h3", {}, "Encoder and n-grams"),
     el("p", { class: "hint" }, "Two models vote: the encoder, which reads the whole text, and n-grams of words, each wherever it stands. The parts add up to the log-odds of “", el("bdi", { dir: "auto" }, label), "”."),
     el("div", { class: "columns" }, table("the parts", ["part", "log-odds", ""], lines(parts)),
-      table("the n-grams, the largest first", ["n-gram", "log-odds", ""], lines(single)))];
+      table(`the n-grams, the largest first${rest ? `; ${rest} more add little or nothing` : ""}`, ["n-gram", "log-odds", ""], lines(single)))];
 }
 function named(text) { return el("th", { scope: "row", class: "plain" }, el("bdi", { dir: "auto" }, readable(text))); }
 function bar(value, most) {
