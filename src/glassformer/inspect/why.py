@@ -1,6 +1,6 @@
-"""Why a token was written, or why it and not another one.
+"""Reasons for a token of an output, alone or against another token.
 
-    reasons = why(model, source, outputs, step=3, against=other)
+    reasons = why(model, source, read, step=3, token=written, against=other)
 
 Gradient × input and leaving words out, of one step. Without `against` they explain the log-odds of
 the token; with it log p(token) - log p(against): "contrastive" (Yin and Neubig, 2022).
