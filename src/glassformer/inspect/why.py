@@ -30,7 +30,7 @@ Answer = Callable[[Tensor], Tensor]  # logits (R, V) to the number that is expla
 
 @dataclass(frozen=True)
 class Reasons:
-    """What one step depends on; positive is for the token."""
+    """Influences on one step; a positive one favours the token."""
 
     value: float  # the log-odds, or the difference of the log-probabilities
     gradient: dict[str, list[float]]  # "source" and "target": of each token
