@@ -116,8 +116,11 @@ def test_two_workers_of_ray_translate_as_one_process(corpus: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # of Spark
-def test_two_workers_of_spark_translate_as_one_process(corpus: Path) -> None:
+def test_two_workers_of_spark_translate_as_one_process(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sql = pytest.importorskip("pyspark.sql")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     script = example("translate_on_spark.py")
     spark = sql.SparkSession.builder.master("local[2]").getOrCreate()
     try:
