@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +34,7 @@ from glassformer.train.optimizer import build_optimizers
 from glassformer.train.precision import Precision, precision_on, shorten_products
 from glassformer.train.step import FULL, Objective, train_step
 
+SHUFFLED = "shuffled"
 RATE, CLIP = 1e-3, 1.0  # learning rate and gradient norm; speed does not depend on them
 Timed = Callable[[], float]  # makes an update with each batch; returns the seconds it took
 
@@ -64,6 +66,17 @@ class Plan:
         return len(self.models) * (contenders + shorter) * (self.rounds + 1)
 
 
+class Work(NamedTuple):
+    """The batches of a round."""
+
+    buckets: list[Batch]
+    shuffled: list[Batch]
+
+    def labels(self, contender: str) -> int:
+        batches = self.shuffled if SHUFFLED in contender else self.buckets
+        return sum(batch.n_labels for batch in batches)
+
+
 @dataclass
 class Field:
     """The contenders of one model, by name; those in a shorter type have a `suffix`."""
@@ -81,12 +94,15 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
             "Training is measured on pairs: a source and a target.",
             "Name the recipe of a translator: --recipe multi30k.",
         )
-    buckets, shuffled = bucketed_batches(data, plan), shuffled_batches(data, plan)
+    work = Work(bucketed_batches(data, plan), shuffled_batches(data, plan))
+    vocabulary = data.settings.model.vocab_size
     tables: list[Table] = []
     ratios: dict[str, float] = {}
     for name in plan.models:
         with ExitStack() as stack:
-            table, ratios[name] = _measure(name, data, plan, buckets, shuffled, stack, tick)
+            contenders = _contenders(name, data, plan, work, stack)
+            where = f"lengths of {data.settings.data.name}, vocabulary {vocabulary:,}"
+            table, ratios[name] = _measure(f"{name}, {where}", contenders, work, plan, tick)
         tables.append(table)
     notes = [
         "A whole update each: forward, smoothed loss, backward, clipping, fused AdamW.",
@@ -99,50 +115,39 @@ def bench_train(data: Prepared, plan: Plan, command: str, tick: Tick = lambda: N
 
 
 def _measure(
-    name: str,
-    data: Prepared,
-    plan: Plan,
-    buckets: list[Batch],
-    shuffled: list[Batch],
-    stack: ExitStack,
-    tick: Tick,
+    what: str, contenders: Field, work: Work, plan: Plan, tick: Tick
 ) -> tuple[Table, float]:
     """Measure one model; return its table, and the speed of ours by that of the best peer."""
-    contenders = _contenders(name, data, plan, buckets, shuffled, stack)
     short = {f"{n}{contenders.suffix}": run for n, run in contenders.short.items()}
     seconds = best_of_rounds(contenders.fp32 | short, plan.rounds, tick)
-    labels = sum(batch.n_labels for batch in buckets)
+    speed = {name: work.labels(name) / s for name, s in seconds.items()}
     rows: list[Row] = []
     for suffix, group in (("", contenders.fp32), (contenders.suffix, contenders.short)):
-        for one in group:
-            s = seconds[one + suffix]
-            of_roof = f"{seconds[ROOF + suffix] / s:.0%}" if ROOF in group else "–"
-            rows.append([one + suffix, round(labels / s), of_roof, s / seconds[OURS + suffix]])
+        ours = speed[OURS + suffix] if group else 0.0
+        for name in (one + suffix for one in group):
+            of_roof = f"{speed[name] / speed[ROOF + suffix]:.0%}" if ROOF in group else "–"
+            rows.append([name, round(speed[name]), of_roof, ours / speed[name]])
     best = {
-        ours: min(s for n, s in seconds.items() if n.startswith(OURS) == ours and _competes(n))
-        for ours in (True, False)
+        is_ours: max(v for n, v in speed.items() if n.startswith(OURS) == is_ours and _competes(n))
+        for is_ours in (True, False)
     }
-    title = (
-        f"Training: {name}, {plan.batch_tokens:,} tokens a batch, lengths of "
-        f"{data.settings.data.name}, vocabulary {data.settings.model.vocab_size:,}, "
-        f"{_where(plan.device)}"
-    )
+    title = f"Training: {what}, {plan.batch_tokens:,} tokens a batch, {_where(plan.device)}"
     columns = ["contender", "target tokens/s", "of products alone", "glassformer ÷ it"]
-    return Table(title, columns, rows), best[False] / best[True]
+    return Table(title, columns, rows), best[True] / best[False]
 
 
 def _competes(name: str) -> bool:
-    return not name.startswith(ROOF) and "shuffled" not in name
+    return not name.startswith(ROOF) and SHUFFLED not in name
 
 
 def _contenders(
     name: str,
     data: Prepared,
     plan: Plan,
-    buckets: list[Batch],
-    shuffled: list[Batch],
+    work: Work,
     stack: ExitStack,
 ) -> Field:
+    buckets = work.buckets
     torch.manual_seed(0)
     vocabulary = data.settings.model.vocab_size
     changes = {"vocab_size": vocabulary, "residual": "post-norm", "dropout": plan.dropout}
@@ -164,8 +169,8 @@ def _contenders(
         return {ROOF: _clocked(products_alone(shapes, dtype=dtype))} if on_cpu else {}
 
     found = Field({OURS: turn(_our_update(deepcopy(model), plan), buckets)})
-    plain = turn(_plain_update(TorchPeer(model, longest), plan), shuffled)
-    found.fp32 |= {"nn.Transformer, shuffled": plain} | peers(FULL) | roof(torch.float32)
+    plain = turn(_plain_update(TorchPeer(model, longest), plan), work.shuffled)
+    found.fp32 |= {f"nn.Transformer, {SHUFFLED}": plain} | peers(FULL) | roof(torch.float32)
     if plan.joeynmt is not None:
         settings = preset(name, **changes)
         peer = JoeyNMT(plan.joeynmt, settings, buckets, plan.smoothing, RATE, CLIP)

@@ -37,7 +37,7 @@ def label_parts(model: Classifier, ids: Sequence[int]) -> LabelParts | None:
     votes = model.votes
     each = [
         (
-            _text(model.tokenizer.shown_pieces(ids[start:end])),
+            _text(model.tokenizer.pieces(ids[start:end])),
             _scores(share * votes.weight[:, place].astype(np.float64) * votes.scale).tolist(),
         )
         for place, (start, end) in ngram_spans(votes, ids).items()

@@ -161,6 +161,6 @@ def _positions(s: ModelSettings, w: Arrays, longest: int) -> NDArray[np.float32]
     """Return the table of positions: the learned one, or the sinusoids for the longest text."""
     if s.positions == "learned":
         return w["decoder.positions.weight"]
-    from glassformer.engine.layout import positions_of
+    from glassformer.engine.positions import positions_of
 
     return positions_of(s, w, longest + 1, "decoder").position_rows

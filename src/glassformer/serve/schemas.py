@@ -407,7 +407,7 @@ class RunList(BaseModel):
 
 
 class Finding(BaseModel):
-    """What an experiment of the lab found."""
+    """The verdict of an experiment of the lab."""
 
     name: str
     title: str

@@ -138,7 +138,7 @@ class Tracer:
 
 @dataclass(frozen=True)
 class Read:
-    """What a model reads when its output is forced."""
+    """The input of a model whose output is forced."""
 
     pipeline: Translator | Generator | Classifier
     source: Side | None
