@@ -13,7 +13,8 @@
 set -euo pipefail
 recipe=$1 run=$2
 processes=${PROCESSES:-2}
-first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+first=${hosts%%$'\n'*}
 train=(train "$recipe" --run "$run" "train.threads=$((SLURM_CPUS_PER_TASK / processes))")
 if [ -e "$run/latest" ]; then train+=(--resume); fi
 exec srun torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node "$processes" \

@@ -247,7 +247,7 @@ def test_pictures_are_called_by_their_lines(command: Command) -> None:
         (("run", "--head", "last"), 2, "There is no head 'last'"),
         (("run", "--head", "2.1"), 2, "The model has no head 2.1"),
         (("run", "--source", "absent"), 3, "absent cannot be read"),
-        (("run", "--source", "empty"), 3, "empty holds no line"),
+        (("run", "--source", "empty"), 3, "empty has no lines"),
         (
             ("run", "--source", "text.en", "--target", "short"), 3,
             "text.en has 4 lines, and short has 1",

@@ -1,4 +1,4 @@
-"""What is told of the processor agrees with LLVM, which Numba asks."""
+"""The description of the processor agrees with that of LLVM, which Numba asks."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -97,7 +97,7 @@ restore = start.restore
 
 def refusal(monkeypatch: pytest.MonkeyPatch, sabotage: Callable[..., Any], **settings: Any) -> Any:
     monkeypatch.setattr(start, "restore", sabotage)
-    match = f"interrupted after {STOPPED} and {KILLED} updates did not go on"
+    match = f"interrupted after {STOPPED} and {KILLED} updates did not end with the same bits"
     with parts_in_this_process(), pytest.raises(TrainingError, match=match) as caught:
         verify_resume(TINY.replace(**settings), lambda notice: None)
     return caught.value

@@ -112,7 +112,9 @@ def train(
         "results/bench_train.json"
     ),
 ) -> None:
-    """Compare training updates with nn.Transformer, Marian and JoeyNMT.
+    """Compare training updates with other libraries.
+
+    They are nn.Transformer, Marian and JoeyNMT.
 
     Each model is measured in fp32 and, where the processor multiplies it, in bf16.
     """
@@ -411,7 +413,7 @@ def generate(
     output: Annotated[Path | None, _json_option("bench_generate")] = None,
     quick: Quick = False,
 ) -> None:
-    """Measure a language model beside llama.cpp and Hugging Face, with the same weights."""
+    """Compare language models with llama.cpp and Hugging Face."""
     found = api.generate(
         model, gguf=gguf, length=length, rounds=rounds, threads=threads, quick=quick
     )

@@ -126,9 +126,8 @@ class LearnedPositions(NoPositions):
 class RotaryEmbedding(NoPositions):
     """RoPE (Su et al., 2021): the pair (x₂ᵢ, x₂ᵢ₊₁) at position m turns by the angle m·θᵢ.
 
-    As a complex number it is multiplied by e^(imθᵢ). The score of q at m and k at n then depends
-    on m - n alone. With `halves`, a pair is (xᵢ, xᵢ₊ₖ/₂), as GPT-NeoX and Hugging Face's Llama
-    have it.
+    The score of q at m and k at n then depends on m - n alone. With `halves`, a pair is
+    (xᵢ, xᵢ₊ₖ/₂), as GPT-NeoX and Hugging Face's Llama have it.
     """
 
     def __init__(self, d_k: int, base: float = BASE, halves: bool = False) -> None:
@@ -154,14 +153,12 @@ class RotaryEmbedding(NoPositions):
         self, x: Float[Tensor, "B h T K"], positions: Int[Tensor, "T"]
     ) -> Float[Tensor, "B h T K"]:
         angle = angles(positions, self.d_k, self.base)
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)  # (T, K/2)
         if self.halves:
-            cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)  # (T, K/2)
             x1, x2 = x.chunk(2, dim=-1)
             return torch.cat((x1 * cos - x2 * sin, x1 * sin + x2 * cos), dim=-1)
-        turns = torch.polar(torch.ones_like(angle), angle)  # e^(imθ), (T, K/2)
-        single = torch.promote_types(x.dtype, torch.float32)  # complex bf16 does not exist
-        pairs = torch.view_as_complex(x.to(single).unflatten(-1, (-1, 2)))
-        return torch.view_as_real(pairs * turns.to(pairs.dtype)).flatten(-2).to(x.dtype)
+        x1, x2 = x.unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack((x1 * cos - x2 * sin, x1 * sin + x2 * cos), dim=-1).flatten(-2)
 
 
 class AlibiBias(NoPositions):

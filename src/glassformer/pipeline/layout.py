@@ -52,6 +52,16 @@ class Layout:
         pairs = zip(self.protected, translations, strict=True)
         return [i for i, (one, text) in enumerate(pairs) if one.items and not one.kept(text)]
 
+    def copied(self, translations: Sequence[str]) -> list[int]:
+        """Return the numbers of single words with a capital that were copied."""
+        pairs = zip(self.protected, translations, strict=True)
+        return [i for i, (one, text) in enumerate(pairs) if one.is_word and one.text == text]
+
+    def lower(self, number: int) -> str:
+        """Put a sentence in small letters; return it as the model reads it."""
+        self.protected[number] = self.protected[number].in_small_letters()
+        return self.protected[number].text
+
     def unmask(self, number: int) -> Protected:
         """Put the items of a sentence back in place of their masks; return it as it was before."""
         before = self.protected[number]

@@ -6,7 +6,8 @@ reads `{1}`, `{2}`, … in their place, which it copies more surely than a long 
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from glassformer.data.sentences import EMOJI
 
@@ -36,6 +37,8 @@ ITEM = re.compile(
     re.VERBOSE,
 )
 MASK = re.compile(r"\{(\d)\}")
+SPACED = re.compile(r"(\s?)\{(\d)\}(\s?)")
+FIRST_WORD = re.compile(r"[\W_]*([^\W\d_]+)")  # its letters, behind quotes and the like
 PRONOUN = re.compile(r"\bi\b")
 
 
@@ -52,6 +55,15 @@ class Protected:
     text: str  # as the model reads it
     items: tuple[str, ...]
     capitals: bool
+    begins: bool = False  # with a capital, as a sentence does
+
+    @property
+    def is_word(self) -> bool:
+        """Return whether it is one word with a capital, which may be a name or the first word."""
+        return self.begins and self.text.isalpha()
+
+    def in_small_letters(self) -> "Protected":
+        return replace(self, text=self.text.lower())
 
     def kept(self, translation: str) -> bool:
         """Return whether a translation of `text` has every item once."""
@@ -70,9 +82,25 @@ class Protected:
     def restore(self, translation: str) -> str:
         """Return the translation with its items and capitals."""
         text = translation.upper() if self.capitals else translation
-        if not self.items:
-            return text
-        return MASK.sub(lambda mask: self.items[int(mask[1]) - 1], text)
+        if self.begins and (first := FIRST_WORD.match(text)):
+            at = first.start(1)
+            text = text[:at] + text[at].upper() + text[at + 1 :]
+        return SPACED.sub(self._item, text) if self.items else text
+
+    def restore_pieces(self, pieces: Iterable[str]) -> Iterator[str]:
+        """Restore a translation that comes piece by piece; only its first word gets a capital."""
+        one = self
+        for piece in pieces:
+            yield one.restore(piece)
+            if any(map(str.isalnum, piece)):
+                one = replace(self, begins=False)
+
+    def _item(self, mask: re.Match[str]) -> str:
+        """Return the item of a mask; a tag without the spaces that were put beside its mask."""
+        before, number, after = mask.groups()
+        item = self.items[int(number) - 1]
+        opens, closes = _glued(item, self.source)
+        return ("" if closes else before) + item + ("" if opens else after)
 
     def without_masks(self) -> "Protected":
         """Return the same sentence with its items in place, for a model that lost one."""
@@ -87,9 +115,26 @@ def protect(sentence: str) -> Protected:
     text = sentence
     if items:
         numbers = iter(range(1, len(items) + 1))
-        text = ITEM.sub(lambda _: f"{{{next(numbers)}}}", sentence)
+        text = ITEM.sub(lambda item: _mask(item[0], next(numbers), sentence), sentence)
     capitals = text.isupper() and sum(map(str.isalpha, text)) >= MIN_CAPITALS
-    return Protected(sentence, _in_small_letters(text) if capitals else text, items, capitals)
+    text = _in_small_letters(text) if capitals else text
+    first = FIRST_WORD.match(text)
+    return Protected(sentence, text, items, capitals, first is not None and first[1].istitle())
+
+
+def _mask(item: str, number: int, sentence: str) -> str:
+    """Return the mask of an item, apart from the word that a tag is written at."""
+    opens, closes = _glued(item, sentence)
+    return f"{' ' * closes}{{{number}}}{' ' * opens}"
+
+
+def _glued(item: str, sentence: str) -> tuple[bool, bool]:
+    """Return whether an item is a tag right before a word, and whether it is one right after it."""
+    if not item.startswith("<"):
+        return False, False
+    before, after = sentence.split(item, 1)
+    closes = item.startswith("</")
+    return not closes and after[:1].isalnum(), closes and before[-1:].isalnum()
 
 
 def _in_small_letters(text: str) -> str:

@@ -112,12 +112,17 @@ class Translator(TranslationModel):
         """Return the best translations of each sentence, for `layout.join`.
 
         `to` has the target language of each text. A sentence whose masked items are lost has one
-        translation, with all of them.
+        translation, with all of them. A word that is copied is translated in small letters, in case
+        its capital is that of a sentence.
         """
         how: dict[str, Any] = {"batch_tokens": batch_tokens, "truncate": truncate}
         how |= {"typeset": typeset, "unit": layout.unit}
         languages = layout.of_each_sentence(to)
         found = self._search(layout.sentences, languages, options, prefixes, first=first, **how)
+        for i in layout.copied([best.text for best, *_ in found]):
+            (found[i],) = self._search(
+                [layout.lower(i)], [languages[i]], options, first=first + i, **how
+            )
         for i in layout.lost([best.text for best, *_ in found]):
             found[i] = self._with_items(layout.unmask(i), languages[i], options, first + i, **how)
         return found
@@ -299,6 +304,12 @@ class Translator(TranslationModel):
             if not source:
                 continue
             pieces = self._stream(source, options, number + i)
+            if sentence.is_word:  # a copy is only known at the end
+                whole = "".join(pieces)
+                pieces = iter([whole])
+                if whole == sentence.text:
+                    again = self.source_ids([layout.lower(i)], [language], truncate, layout.unit)
+                    pieces = self._stream(again[0], options, number + i)
             if sentence.items:  # a lost item is only known at the end
                 whole = "".join(pieces)
                 pieces = iter([whole])
@@ -310,7 +321,7 @@ class Translator(TranslationModel):
                     continue
             if typeset and self.settings.data.typography:
                 pieces = typeset_pieces(pieces, language)
-            pieces = map(sentence.restore, pieces)
+            pieces = sentence.restore_pieces(pieces)
             yield from rewrap(sentence.source, pieces) if split else pieces
         yield from filter(None, gaps[-1:])
 

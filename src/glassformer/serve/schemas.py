@@ -352,7 +352,7 @@ class WhyRequest(LookRequest):
 
 
 class WhyResponse(BaseModel):
-    """What a step depends on; positive is for the token that was written."""
+    """Influences on one step; a positive one favours the token that was written."""
 
     value: float = Field(description="The log-odds, or the difference of log-probabilities.")
     gradient: dict[str, list[float]] = Field(description="Of each token: source and target.")

@@ -18,6 +18,7 @@ from glassformer.train.early_stopping import EarlyStopping
 from glassformer.train.optimizer import build_optimizers
 from glassformer.train.precision import Precision, precision_on, shorten_products
 from glassformer.train.resume import check_origin, check_same_place, check_same_run, origin
+from glassformer.train.rotary import use_complex_rotary
 from glassformer.train.run import Run
 from glassformer.train.state import MovingAverage, restore
 from glassformer.train.step import Objective
@@ -48,6 +49,8 @@ def start(
     model.to(world.device)
     if precision.products is not None:
         shorten_products(model, precision.products)
+    if world.device.type == "cpu" and not s.compile:
+        use_complex_rotary(model)
     own = Objective(model, s.label_smoothing, s.r_drop, s.compile, precision)
     objective = spread(own, world, s.fully_shard)
     rates, betas = (s.learning_rate, s.muon_rate), (s.beta1, s.beta2)
