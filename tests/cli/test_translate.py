@@ -19,6 +19,7 @@ from glassformer.data.sentences import sentences
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.decode.options import SearchOptions
 from glassformer.pipeline import Translation, Translator, load_translator
+from glassformer.pipeline.protect import protect
 from pretrained.stand_ins import bundle
 from train.runs import Command
 
@@ -48,6 +49,12 @@ def translate(command: Command) -> Run:
 
 def n_best(texts: list[str], **options: Any) -> list[list[Translation]]:
     return load_translator("run").n_best(texts, SearchOptions(**options))
+
+
+def restored(text: str, answers: list[str]) -> str:
+    """The answers to the sentences of a text, with the capitals that these begin with."""
+    pairs = zip(sentences(text), answers, strict=True)
+    return " ".join(protect(sentence).restore(answer) for sentence, answer in pairs)
 
 
 # Where text comes from
@@ -148,7 +155,7 @@ def test_scores_come_first_and_add_up(translate: Run) -> None:
     (one,) = n_best([TEXTS[1]])[0]
     assert translate("--scores", TEXTS[1]) == [f"{one.score:.4f}\t{one.text}"]
     parts = [found for (found,) in n_best(sentences(STORY))]
-    total, text = sum(part.score for part in parts), " ".join(part.text for part in parts)
+    total, text = sum(part.score for part in parts), restored(STORY, [part.text for part in parts])
     assert translate("--scores", STORY) == [f"{total:.4f}\t{text}"]
 
 
@@ -188,7 +195,7 @@ def test_what_is_drawn_depends_on_the_seed_and_the_place_only(
     texts = [STORY, *TEXTS] * 60
     flat = [part for text in texts for part in sentences(text)]
     found = iter(n_best(flat, sample=True, max_length=6))
-    expected = [" ".join(next(found)[0].text for _ in sentences(t)) for t in texts]
+    expected = [restored(t, [next(found)[0].text for _ in sentences(t)]) for t in texts]
     assert len(set(expected)) > 60  # the same text, but not the same draw
     type_in(monkeypatch, "\n".join(texts))
     assert translate(*short) == expected

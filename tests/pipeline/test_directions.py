@@ -62,10 +62,10 @@ def test_the_target_is_guessed_from_each_text(translator):
     languages = ["fr", "en", "en", "fr"]
     assert translator.target_languages(mixed) == languages
     expected = [
-        translator.translate(text, to=to, **SHORT)
+        translator.translate(text, to=to, split=False, **SHORT)
         for text, to in zip(mixed, languages, strict=True)
     ]
-    assert translator.translate(mixed, **SHORT) == expected
+    assert translator.translate(mixed, split=False, **SHORT) == expected
     options = translator.options(**SHORT)
     assert [best.text for best, *_ in translator.n_best(mixed, options)] == expected
     given = translator.n_best(mixed, options, to=languages)

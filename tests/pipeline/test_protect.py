@@ -48,6 +48,34 @@ def test_items_are_put_back_where_their_masks_went() -> None:
     assert again.text == "{a} before {b}" and again.restore("{1} {b}") == "{1} {b}"
 
 
+def test_tags_at_words_are_read_apart_from_them_and_put_back() -> None:
+    found = protect("Click <b>here</b>, or <br> <i>there</i>")
+    assert found.text == "Click {1} here {2}, or {3} {4} there {5}"
+    assert found.restore("{4} Là {5} ou {3} cliquez {1} ici {2}") == (
+        "<i>Là</i> ou <br> cliquez <b>ici</b>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sentence", "translation", "restored"),
+    [
+        ("About 5 came.", "environ 5.", "Environ 5."),
+        ("« Oui », dit-il.", '"yes," he said.', '"Yes," he said.'),
+        ("The dog", "5 chiens", "5 chiens"),
+        ("see it", "voir", "voir"),
+        ("NATO met.", "l'OTAN", "l'OTAN"),
+        ("iPhone", "téléphone", "téléphone"),
+        ("", "a", "a"),
+    ],
+)
+def test_a_sentence_that_begins_with_a_capital_does_so_in_translation(
+    sentence: str, translation: str, restored: str
+) -> None:
+    found = protect(sentence)
+    assert found.restore(translation) == restored
+    assert "".join(found.restore_pieces(translation)) == restored
+
+
 def test_a_sentence_of_many_items_is_read_as_it_is() -> None:
     few, many = ("{x} " * count for count in (MAX_ITEMS, MAX_ITEMS + 1))
     assert len(protect(few).items) == MAX_ITEMS
@@ -160,9 +188,18 @@ def test_text_around_an_item_that_is_always_lost_is_translated_alone(
 ) -> None:
     translator, known, asked = answers
     source = "Click <b>here</b>  NOW PLEASE!"
-    known |= {"Click {1}here{2}  NOW PLEASE!": "Cliquez {1}.", source: "Cliquez <b>."}
+    known |= {"Click {1} here {2}  NOW PLEASE!": "Cliquez {1}.", source: "Cliquez <b>."}
     known |= {"Click": "Cliquez", "here": "ici", "Now please!": "Maintenant !"}
     assert translator.translate(source, to="fr") == "Cliquez <b>ici</b>  MAINTENANT !"
+    assert asked == list(known)
+
+
+def test_a_word_that_is_copied_is_translated_in_small_letters(
+    answers: tuple[Translator, dict[str, str], list[str]],
+) -> None:
+    translator, known, asked = answers
+    known |= {"Bread": "Bread", "Paris": "Paris", "Tea": "Thé", "bread": "pain", "paris": "paris"}
+    assert translator.translate(["Bread", "Paris", "Tea"], to="fr") == ["Pain", "Paris", "Thé"]
     assert asked == list(known)
 
 

@@ -197,7 +197,9 @@ def classify(
     output: Annotated[Path | None, _json_option("bench_classify")] = None,
     quick: Quick = False,
 ) -> None:
-    """Compare classification with torch, ONNX Runtime and CTranslate2.
+    """Compare classification with other libraries.
+
+    They are torch, ONNX Runtime and CTranslate2.
 
     All run the same weights. CTranslate2 has no classifiers: it runs the encoder, numpy the rest.
     """
