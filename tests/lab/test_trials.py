@@ -81,7 +81,7 @@ from glassformer.lab.trials import run_trials
 
 
 def trial(arm, seed, quick):
-    print("begun", flush=True)
+    print("begun\\n", end="", flush=True)  # one write: two processes share the pipe
     time.sleep(600)
     return []
 

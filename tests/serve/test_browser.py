@@ -75,7 +75,7 @@ class Page:
 
     def _note(self, message: Any) -> None:
         if message.type == "error":
-            self.problems.append(message.text)
+            self.problems.append(f"{message.text} {message.location.get('url', '')}")
 
     def _asked(self, request: Any) -> None:
         if not request.url.startswith((self.address, "blob:", "data:")):
@@ -280,7 +280,9 @@ def test_a_chat_model_answers_a_message(opened: Callable[..., Page]) -> None:
         page.click("#reply")
     assert answer.value.status == 200
     assert answer.value.request.post_data_json["messages"] == [{"role": "user", "content": "a b"}]
-    page.wait_for_function("document.getElementById('status').textContent === ''")
+    from playwright.sync_api import expect
+
+    expect(page.locator("#status")).to_have_text("")
     assert page.is_hidden("#problem")
 
 

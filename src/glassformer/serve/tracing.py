@@ -74,7 +74,8 @@ class Tracer:
         pipeline, found = self.trace(served, body)
         prompt = 0
         if isinstance(pipeline, Generator) and body.target is None:
-            prompt = len(pipeline.prompt_ids([body.text])[0]) - 1  # the first is not predicted
+            read = ids_of(pipeline, body.text, body.truncate)
+            prompt = len(read) - 1  # the first is not predicted
         return TraceResponse(
             **data_of(found),
             summary=summary(found),
