@@ -94,6 +94,11 @@ def test_an_environment_without_joeynmt_is_refused(data: Prepared) -> None:
         peer()
 
 
+def test_a_missing_interpreter_is_refused(data: Prepared, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not start"):
+        JoeyNMT(tmp_path / "python", data.settings.model, [], 0.1, 1e-3, 1.0)
+
+
 def test_a_recipe_without_pairs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     settings = text(tmp_path, model={"kind": "masked-language-model"}, data={"hidden": 0.2})

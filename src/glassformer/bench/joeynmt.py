@@ -41,13 +41,21 @@ class JoeyNMT:
         self._folder = tempfile.TemporaryDirectory(prefix="glassformer-")
         plan, threads = Path(self._folder.name, "plan.npz"), str(torch.get_num_threads())
         np.savez(plan, **arrays)  # type: ignore[arg-type]
-        self._process = subprocess.Popen(
-            [python, "-P", WORKER, plan, threads],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"OMP_NUM_THREADS": threads},
-        )
+        try:
+            self._process = subprocess.Popen(
+                [python, "-P", WORKER, plan, threads],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | {"OMP_NUM_THREADS": threads},
+            )
+        except OSError as error:
+            self._folder.cleanup()
+            raise InputError(
+                f"{python} does not start: {error.strerror}.",
+                "JoeyNMT is measured by a Python interpreter of an environment of its own.",
+                "Name one that can import joeynmt: --joeynmt PYTHON.",
+            ) from None
 
     def __call__(self) -> float:
         assert self._process.stdin is not None and self._process.stdout is not None

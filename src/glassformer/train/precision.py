@@ -1,9 +1,10 @@
 """Products of shorter numbers. The weights, their gradients and the optimiser stay in fp32.
 
-On a CPU weights are multiplied in bf16, and everything else is in fp32: autocast would also put
-attention and much of what is between the products into bf16, which a processor computes no faster,
-and casts back and forth. On a GPU torch's autocast chooses, which the fused kernels of attention
-need; fp16 then has its loss scaled, so that small gradients do not vanish.
+On a CPU weights are multiplied in bf16. Features inside a feed-forward network and logits in the
+loss stay in bf16; the residual stream, norms and attention are in fp32. Autocast would put
+attention and more into bf16, which a processor computes no faster, and casts back and forth. On a
+GPU torch's autocast chooses, which the fused kernels of attention need; fp16 then has its loss
+scaled, so that small gradients do not vanish.
 """
 
 from contextlib import AbstractContextManager, nullcontext

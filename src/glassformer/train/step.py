@@ -76,8 +76,8 @@ def train_step(
 
     The loss is a sum over all labels of the update, divided by their number: many small batches,
     or many processes, give what one large batch gives. Each batch has the seed of its dropout, so
-    that neither the number of processes nor an interruption changes a draw. The device is waited
-    for once, before the weights change.
+    that neither the number of processes nor an interruption changes a draw. Python waits
+    for the device where the loss selects labels, and once before the weights change.
     """
     (n_labels,) = world.sum(sum(batch.n_labels for batch in batches))
     losses: list[Tensor] = []
